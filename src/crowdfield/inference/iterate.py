@@ -159,6 +159,7 @@ class Fit(NamedTuple):
     n_iter: int  # passes over the sites
     converged: bool
     change: float  # made by the last step
+    sites: Any = None  # that it was fitted to, where a later fit may start from sums over them
 
 
 def run(

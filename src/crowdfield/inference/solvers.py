@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,10 +12,12 @@ import numpy as np
 from crowdfield.inference import confusion, iterate, linearise, settle, vb
 from crowdfield.inference.communities import Communities
 from crowdfield.inference.fields.base import Array
+from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.fields.other_kernels import WeightsLikelihood
+from crowdfield.inference.fields.seen import REACHED, SeenBasis, seen_part
 from crowdfield.inference.iterate import Fit, Progress
+from crowdfield.inference.joint import seen, sums, updating
 from crowdfield.inference.joint import state as joint
-from crowdfield.inference.joint import sums
 from crowdfield.inference.joint.method import Method as JointMethod
 from crowdfield.inference.posed import Posed
 from crowdfield.inference.scale import Gamma
@@ -137,6 +139,50 @@ class JointSolver:
 
 
 @dataclass(frozen=True)
+class LocalJointSolver(JointSolver):
+    """The same over sites of this process, which iterates in the weights that the sites see if these are few."""
+
+    @cached_property
+    def _seen(self) -> Sites | None:
+        """The sites with the features that they see; None if transforms of all features are faster."""
+        engine = self.sites.engine
+        if not isinstance(engine, FeatureEngine) or len(engine.blocks) != 1:
+            return None
+        basis = seen_part(engine.basis, engine.points(engine.blocks[0]), engine.n_sites)
+        data = self.sites.data
+        return None if basis is None else Sites(data, self.sites.prior, FeatureEngine(basis, data.X))
+
+    def warm_start(self, earlier: Fit) -> joint.State | joint.Known:
+        """The state to start from after a fit of fewer reports, another length-scale or engine."""
+        start = super().warm_start(earlier)
+        if not isinstance(start, joint.Known) or earlier.sites is None or self._seen is not None:
+            return start
+        return start._replace(sums=updating.updated(earlier.sites, self.sites, joint.table(start.q)))
+
+    def run(self, start: Any, max_iter: int, tol: float, progress: Progress | None = None) -> Fit:
+        """Iterate until nothing moves by more than `tol`, or for `max_iter` sweeps."""
+        return self._run(start, max_iter, tol, progress)._replace(sites=self.sites)
+
+    def _run(self, start: Any, max_iter: int, tol: float, progress: Progress | None) -> Fit:
+        sites = None if tol < REACHED else self._seen
+        if sites is None:
+            return super().run(start, max_iter, tol, progress)
+        engine = sites.engine
+        assert isinstance(engine, FeatureEngine) and isinstance(engine.basis, SeenBasis)
+        method = replace(self.method, engine=engine, sweep=partial(_here, sites, sums.sweep))
+        with quiet_blas(engine.size):
+            first = None if start is None else seen.reduced(start, engine.basis)
+            fit = iterate.run(method, start=first, max_iter=max_iter, tol=tol, progress=progress)
+            found = seen.whole(self.method, fit, engine.basis) if fit.converged or fit.n_iter >= max_iter else None
+        if found is None:  # it stalled in these weights, or is not a fit in all of them
+            return super().run(start, max_iter, tol, progress)
+        if found.change < tol or not found.converged or found.n_iter >= max_iter:
+            return found
+        more = super().run(joint.Known(found.state, found.q), max_iter - found.n_iter, tol, progress)
+        return more._replace(history=found.history + more.history, n_iter=found.n_iter + more.n_iter)
+
+
+@dataclass(frozen=True)
 class MeanFieldSolver:
     """The paper's mean-field variational Bayes ("vb")."""
 
@@ -204,7 +250,8 @@ def over(posed: Posed, sites: Sites, anywhere: Anywhere | None = None) -> Solver
     prior, engine = Gamma(posed.prior.shape, posed.prior.rate), sites.engine
     if posed.method == "joint":
         sweep = partial(total, sums.sweep)
-        return JointSolver(sites, JointMethod(engine, posed.prior.alpha0, prior, sweep, base=posed.base))
+        solver = LocalJointSolver if anywhere is None else JointSolver
+        return solver(sites, JointMethod(engine, posed.prior.alpha0, prior, sweep, base=posed.base))
     scheme = vb.SCHEMES[posed.method]
     iteration = vb.Iteration(
         engine,

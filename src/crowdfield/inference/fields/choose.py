@@ -16,7 +16,7 @@ from crowdfield.inference.fields.exact import FOR_GIVEN_SCALES, Exact
 from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.fields.inducing import SIZE, InducingBasis
 from crowdfield.inference.fields.iterative import IterativeEngine
-from crowdfield.inference.fields.lattice import MAX_SIZE, estimated_size
+from crowdfield.inference.fields.lattice import MAX_SIZE, estimated_size, estimated_sizes
 from crowdfield.inference.fields.spectral import SpectralBasis
 from crowdfield.inference.kernels import Kernel
 
@@ -40,10 +40,8 @@ def default_tolerance(
 ) -> tuple[float, float]:
     """The finest tolerance that affordably few features meet, or the coarsest; and about how many it needs."""
     X = coordinates(kernel, X)
-    for tolerance in reversed(TOLERANCES):
-        if tolerance > coarsest:
-            continue
-        needed = estimated_size(kernel, X, tolerance)
+    tried = [tolerance for tolerance in reversed(TOLERANCES) if tolerance <= coarsest]
+    for tolerance, needed in zip(tried, estimated_sizes(kernel, X, tried), strict=True):
         if tolerance == coarsest:
             best = tolerance, needed
         if needed > affordable:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.errors import InputError
-from crowdfield.inference.fields.base import Array
+from crowdfield.inference.fields.base import Array, extremes
 from crowdfield.inference.kernels import Kernel
 
 TOLERANCE = 0.02  # on the kernel, whose variance is 1: see docs/engines.md for what it means for a map
@@ -16,15 +18,22 @@ MAX_SIZE = 200_000
 
 def alias_distance(kernel: Kernel, dimension: int, tolerance: float) -> Array:
     """How far apart copies of the domain must lie, along every axis, for k between copies to be ≤ tolerance: [D]."""
+    return alias_distances(kernel, dimension, (tolerance,))[0]
+
+
+def alias_distances(kernel: Kernel, dimension: int, tolerances: Sequence[float]) -> list[Array]:
+    """`alias_distance` for several tolerances, from one look at the kernel."""
     scales = kernel.lengthscales(dimension)
     steps = np.linspace(0.0, 60.0, 6001)
-    out = np.empty(dimension)
+    out = np.empty((len(tolerances), dimension))
     for axis in range(dimension):
         along = np.zeros((len(steps), dimension))
         along[:, axis] = steps * scales[axis]
-        above = np.flatnonzero(kernel.smooth.covariance(along, np.zeros((1, dimension)))[:, 0] > tolerance)
-        out[axis] = steps[min(above[-1] + 1, len(steps) - 1)] * scales[axis]
-    return out
+        covariance = kernel.smooth.covariance(along, np.zeros((1, dimension)))[:, 0]
+        for i, tolerance in enumerate(tolerances):
+            last = np.flatnonzero(covariance > tolerance)[-1]
+            out[i, axis] = steps[min(last + 1, len(steps) - 1)] * scales[axis]
+    return list(out)
 
 
 def frequencies(kernel: Kernel, period: Array, tolerance: float, max_size: int) -> tuple[NDArray[np.int64], Array]:
@@ -60,18 +69,34 @@ def frequencies(kernel: Kernel, period: Array, tolerance: float, max_size: int) 
 
 
 def estimated_size(kernel: Kernel, X: Array, tolerance: float = TOLERANCE) -> float:
-    """About how many features the places X need: cheap at any extent, for choosing an engine.
+    """About how many features the places X need: cheap at any extent, for choosing an engine."""
+    return next(estimated_sizes(kernel, X, (tolerance,)))
+
+
+def estimated_sizes(kernel: Kernel, X: Array, tolerances: Sequence[float]) -> Iterator[float]:
+    """About how many features the places X need for each tolerance, in turn.
 
     The frequencies kept fill a fixed volume of frequency space and the lattice's spacing is one over the period, so
     the count of a small lattice, scaled by the ratio of the periods, is the count of a large one.
     """
     dimension = X.shape[1]
-    pad = alias_distance(kernel, dimension, tolerance)
-    extent = np.ptp(X, axis=0) if len(X) else np.zeros(dimension)
-    period = extent + MARGIN * kernel.lengthscales(dimension) + pad
-    reference = 2.0 * pad
-    try:
-        count = len(frequencies(kernel, reference, tolerance, MAX_SIZE // 10)[0])
-    except InputError:
-        return float("inf")
-    return float(count * np.prod(period / reference))
+    low, high = extremes(X) if len(X) else (np.zeros(dimension), np.zeros(dimension))
+    widest = high - low + MARGIN * kernel.lengthscales(dimension)
+    for tolerance, pad in zip(tolerances, alias_distances(kernel, dimension, tolerances), strict=True):
+        reference = 2.0 * pad
+        try:
+            count = len(frequencies(kernel, reference, tolerance, MAX_SIZE // 10)[0])
+        except InputError:
+            yield float("inf")
+        else:
+            yield float(count * np.prod((widest + pad) / reference))
+
+
+def waves_at(angles: Array, k: NDArray[np.int64]) -> NDArray[np.complex128]:
+    """e^{i k·θ} at places, as the product of one wave along each axis.   [D, n], [H, D] -> [n, H]"""
+    out = np.ones((), complex)
+    for angle, along in zip(angles, k.T, strict=True):
+        least = int(along.min())
+        waves = np.exp(1j * np.multiply.outer(angle, np.arange(least, int(along.max()) + 1)))
+        out = out * waves[:, along - least]
+    return np.asarray(out)

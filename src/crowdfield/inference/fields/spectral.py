@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 
 from crowdfield.errors import InputError
 from crowdfield.inference.fields import groups
-from crowdfield.inference.fields.base import Array
+from crowdfield.inference.fields.base import Array, extremes
 from crowdfield.inference.fields.basis import Basis, Codes, Pairs
 from crowdfield.inference.fields.groups import Lattice
-from crowdfield.inference.fields.lattice import MARGIN, MAX_SIZE, TOLERANCE, alias_distance, frequencies
+from crowdfield.inference.fields.lattice import MARGIN, MAX_SIZE, TOLERANCE, alias_distance, frequencies, waves_at
 from crowdfield.inference.fields.nufft import Complex, Waves
 from crowdfield.inference.fields.visible import visible_weights
 from crowdfield.inference.kernels import Kernel
@@ -85,7 +85,7 @@ class SpectralBasis(Basis):
         self.kernel, self.tolerance, self.dimension = kernel, tolerance, X.shape[1]
         self._variance = float(kernel.variance(X[:1])[0])  # stationary: the same everywhere
         scales = kernel.lengthscales(self.dimension)
-        low, high = X.min(0), X.max(0)
+        low, high = extremes(X)
         self.low, self.high = low - margin * scales, high + margin * scales
         self.centre, self._extent = (low + high) / 2.0, high - low
         # Sites lie in the box and predictions at most a margin outside. Their differences stay below the period by
@@ -151,7 +151,7 @@ class SpectralBasis(Basis):
 
     def covers(self, X: Array) -> NDArray[np.bool_]:
         """Which places lie in the domain: [M]."""
-        return np.asarray((np.clip(X, self.low, self.high) == X).all(1))
+        return np.asarray(np.all([(x >= a) & (x <= b) for x, a, b in zip(X.T, self.low, self.high, strict=True)], 0))
 
     def locate(self, X: Array) -> Points:
         """Prepare places for repeated use."""
@@ -180,8 +180,8 @@ class SpectralBasis(Basis):
 
     def features_at(self, points: Points) -> Array:
         """φ at located places, as a dense matrix [n, m]."""
-        phase = points.angles.T @ self.lattice.T
-        phi = np.hstack([np.cos(phase), np.sin(phase[:, 1:])]) * self.amplitude
+        waves = waves_at(points.angles, self.lattice)
+        phi = np.hstack([waves.real, waves.imag[:, 1:]]) * self.amplitude
         if points.decay is not None:
             phi *= points.decay[:, None]
             phi[:, 0] = self.amplitude[0] * self._decay_of_constant(points.decay)

@@ -130,4 +130,5 @@ def image(observed: Observed, design: Design, at: Evaluated) -> Together:
 
 def _blocks(covariance: Array, S: int, d: int) -> Array:
     """The diagonal blocks of a covariance, one per source: [S, d, d]."""
-    return np.stack([covariance[s * d : (s + 1) * d, s * d : (s + 1) * d] for s in range(S)])
+    by_source, each = covariance[: S * d, : S * d].reshape(S, d, S, d), np.arange(S)
+    return np.asarray(by_source[each, :, each])

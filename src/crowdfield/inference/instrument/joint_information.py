@@ -52,7 +52,7 @@ class LocalInformation:
 
     def __init__(self, observed: Observed, design: Design, state: State, nugget: Array, g: Array):
         (S, d), J = state.theta.shape, len(state.link.theta)
-        site, column = observed.votes.nonzero()
+        site, column = observed.pairs
         source = column // len(observed.scores)
         info = _report_information(state.theta[source], observed.scores, g[site])  # [R, 1 + d, 1 + d] in (g, θ)
         info *= observed.votes.data[:, None, None]
@@ -124,6 +124,8 @@ def _with_scores(
 def _check_information(observed: Observed, truth_link: Link, g: Array) -> tuple[NDArray[np.int64], Array]:
     """Information of checked places about (g, a, γ), minus the missing part about their state: [G, 1 + J, 1 + J]."""
     checks, scores = observed.checks, truth_link.scores
+    if not len(checks.site):
+        return checks.site, np.zeros((0, 1 + len(scores), 1 + len(scores)))
     mean, _ = truth_link.logits(g[checks.site])
     value, vector = np.linalg.eigh(_covariance(mean) - _covariance(mean + checks.said))
     root = (vector * np.sqrt(np.maximum(value, 0.0))[:, None, :]).transpose(0, 2, 1)

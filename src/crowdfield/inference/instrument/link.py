@@ -107,6 +107,8 @@ def answers(link: Link, checks: Checks, posterior: Array) -> Array:
 
 def update(link: Link, checked: Array, population: Population) -> Link:
     """Newton steps towards the mode.   checked [J, K]"""
+    if not checked.any():
+        return start(population, link.scores)
     expected = prior(population, len(link.scores))
     theta, covariance = responses.maximise(link.theta[None], link.scores, checked[None], expected)
     return Link(theta[0], covariance[0], link.scores)

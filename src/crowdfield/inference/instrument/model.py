@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdfield.inference.fields.basis import Basis
 from crowdfield.inference.instrument import (
     bases,
     coupled,
@@ -268,11 +269,12 @@ def fit(
     *,
     learn_variances: bool = True,
     progress: Progress | None = None,
-    size: bases.Size | None = None,
+    basis: Basis | None = None,
 ) -> AnyFitted:
-    """Fit with the problem's length-scale."""
-    size = bases.FINAL.shared_by(problem.functions) if size is None else size
-    basis = bases.choose(problem.engine, problem.kernel, problem.X, problem.rng(), size)
+    """Fit with the problem's length-scale; basis: the features, where they were chosen before."""
+    if basis is None:
+        size = bases.FINAL.shared_by(problem.functions)
+        basis = bases.choose(problem.engine, problem.kernel, problem.X, problem.rng(), size)
     design = Design(basis, problem.columns, problem.X)
     first = problem.start() if start is None else start
     method = method_for(problem.observed, design, problem.prior)

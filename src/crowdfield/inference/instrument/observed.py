@@ -57,6 +57,16 @@ class Observed(NamedTuple):
         """The number of things reported on."""
         return int(self.votes.shape[0])
 
+    @property
+    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The place and the column of every entry of `votes`: [R], [R]."""
+        votes = self.votes
+        return np.repeat(np.arange(self.n_sites), np.diff(votes.indptr)), votes.indices.astype(np.int64)
+
+    def votes_at(self, rows: slice) -> Any:
+        """The votes at some places, sparse [n, S·L]; slicing takes as long as a product with few places."""
+        return self.votes if rows == slice(0, self.n_sites) else self.votes[rows]
+
     def with_reports(
         self,
         site: NDArray[np.int64],
@@ -101,7 +111,7 @@ class Observed(NamedTuple):
 
     def likelihood(self, rows: slice, table: Array, truth_link: Link, theta: Array) -> Array:
         """ℓ(g) at some places: [n, K].   table [S·L, K]"""
-        out = np.asarray(self.votes[rows] @ table)
+        out = np.asarray(self.votes_at(rows) @ table)
         if self.readings is not None:
             out += scoring.log_likelihood(self.readings.within(rows), theta[:, len(self.scores) :], len(out))
         checks = self.checks.within(rows)

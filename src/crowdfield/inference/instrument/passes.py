@@ -52,7 +52,7 @@ def pass_over(observed: Observed, state: State, mean: Array, variance: Array, nu
         likelihood = observed.likelihood(rows, table, state.link, state.theta)
         local = places.integrate(likelihood, mean[rows], variance[rows], nugget[rows])
         eta[rows], lam[rows] = local.eta, local.lam
-        answers += observed.votes[rows].T @ local.posterior
+        answers += observed.votes_at(rows).T @ local.posterior
         if observed.readings is not None:
             scored += scoring.moments(observed.readings.within(rows), local.posterior, observed.n_sources)
         checks = observed.checks.within(rows)

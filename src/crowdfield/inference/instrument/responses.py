@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crowdfield.inference.instrument.grid import APPEARANCES, Array
+from crowdfield.inference.instrument.grid import APPEARANCES, POWERS, Array
 
 NEWTON_STEPS = 2  # Newton steps per sweep; the next sweep continues from there
 LONGEST_STEP = 1.0  # largest change of a parameter in one Newton step: logits and sensitivities are of order one
-ROWS = 4096  # sources processed at a time
+ROWS = 512  # sources processed at a time: temporaries have the square of the number of labels
 
 
 class Population(NamedTuple):
@@ -101,25 +101,19 @@ def log_prior(theta: Array, population: Population) -> Array:
     return np.asarray(-0.5 * each.sum(1))
 
 
-def information(theta: Array, scores: Array, counts: Array) -> Array:
-    """Σ_k n_k Cov_p(∂ logits / ∂θ): Fisher information about θ of n_k labels at each appearance.   counts [S, K] -> [S,
-    d, d]"""
-    return information_of(np.exp(log_responses(theta, scores)), scores, counts)
-
-
 def information_of(p: Array, scores: Array, counts: Array) -> Array:
-    """Fisher information about θ from P(l | g) [S, L, K]."""
+    """Σ_k n_k Cov_p(∂ logits / ∂θ): Fisher information about θ of n_k labels at each appearance, from P(l | g).
+    p [S, L, K], counts [S, K] -> [S, d, d]"""
     L = len(scores)
-    out = np.empty((len(p), 1 + L, 1 + L))  # in sensitivity and offsets b
     weighted = counts[:, None, :] * p  # [S, L, K]
-    mean_score = np.einsum("l,slk->sk", scores, p)
-    spread = np.einsum("l,slk->sk", scores**2, p) - mean_score**2
-    out[:, 0, 0] = (counts * spread) @ APPEARANCES**2
-    for i in range(L):
-        out[:, 0, 1 + i] = out[:, 1 + i, 0] = (weighted[:, i] * (scores[i] - mean_score)) @ APPEARANCES
-        for j in range(i + 1):
-            both = -(weighted[:, i] * p[:, j]).sum(1)
-            out[:, 1 + i, 1 + j] = out[:, 1 + j, 1 + i] = both + (weighted[:, i].sum(1) if i == j else 0.0)
+    both = -weighted[:, :, None] * p[:, None]  # [S, L, L, K]: the covariance of the labels' indicators, n times
+    diagonal = np.arange(L)
+    both[:, diagonal, diagonal] += weighted
+    sums = (both.reshape(-1, len(APPEARANCES)) @ POWERS).reshape(-1, L, L, 3)
+    out = np.empty((len(p), 1 + L, 1 + L))  # in sensitivity and offsets b
+    out[:, 1:, 1:] = sums[..., 0]
+    out[:, 0, 1:] = out[:, 1:, 0] = sums[..., 1] @ scores
+    out[:, 0, 0] = (sums[..., 2] @ scores) @ scores
     design = np.zeros((1 + L, L))
     design[0, 0], design[1:, 1:] = 1.0, lean_design(scores)
     return np.asarray(design.T @ out @ design)
@@ -165,11 +159,13 @@ def shortened(step: Array, longest: float = LONGEST_STEP) -> Array:
 def _maximise(theta: Array, scores: Array, weights: Array, population: Population) -> tuple[Array, Array]:
     """Newton's method for the mode of every source, and the covariance there.   [S, d], [S, d, d]"""
     counts, prior = weights.sum(1), np.diag(population.precision)
+    p = np.exp(log_responses(theta, scores))
     for _ in range(NEWTON_STEPS):
-        covariance = np.linalg.inv(information(theta, scores, counts) + prior)
-        step = np.einsum("sij,sj->si", covariance, slope(theta, scores, weights, population))
-        theta = theta + shortened(step)
-    return theta, np.asarray(np.linalg.inv(information(theta, scores, counts) + prior), dtype=np.float64)
+        slopes = gradient_of(p, scores, weights) - (theta - population.mean) * population.precision
+        step = np.linalg.solve(information_of(p, scores, counts) + prior, slopes[:, :, None])[:, :, 0]
+        theta = theta + shortened(np.asarray(step, dtype=np.float64))
+        p = np.exp(log_responses(theta, scores))
+    return theta, np.asarray(np.linalg.inv(information_of(p, scores, counts) + prior), dtype=np.float64)
 
 
 def implied_confusion(theta: Array, scores: Array, appearances: Array, truth: Array) -> Array:

@@ -15,5 +15,7 @@ numbers of communities and starting points alike.
 | `sums` | one pass over the sites: q in, additive sums out |
 | `state` | the state of the iteration, and q |
 | `starting` | the state that a q of another engine implies |
+| `seen` | states and q in the weights that few sites see |
+| `updating` | sums at the q of an earlier fit, from those of that fit |
 | `method` | q from a state, the objective, and the step to the next state |
 """

@@ -166,8 +166,8 @@ class Method:
     # --- q from a state --------------------------------------------------------------------------------------------
 
     def evaluate(self, start: State | Known) -> Evaluated:
-        state, q = start if isinstance(start, Known) else (start, self.assemble(start))
-        sums = self.sweep(table(q))
+        state, q, sums = start if isinstance(start, Known) else (start, self.assemble(start), None)
+        sums = self.sweep(table(q)) if sums is None else sums
         return Evaluated(state, q, sums, objective(state, q, sums, self.base))
 
     def assemble(self, state: State) -> Posterior:

@@ -74,6 +74,7 @@ class Known(NamedTuple):
 
     state: State
     q: Posterior
+    sums: Sums | None = None  # at this q, over the sites of the new fit, where they are known
 
 
 class Evaluated(NamedTuple):

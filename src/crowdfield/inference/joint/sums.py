@@ -89,7 +89,15 @@ class CoupledReports(NamedTuple):
 
 def sweep(sites: Sites, table: Table) -> Sums:
     """The sums over all sites of this process."""
-    return sum_over_blocks(partial(_pass_over, sites, table), range(len(sites.blocks)))
+    found = sum_over_blocks(partial(_pass_over, sites, table), range(len(sites.blocks)))
+    sites.kept[TOTAL] = LastSums(table._replace(coupling=None), found)
+    return found
+
+
+def last_sums(sites: Sites, table: Table) -> Sums | None:
+    """The sums of the last pass over all sites, if it was made with this q."""
+    before = sites.kept.get(TOTAL)
+    return before.sums if isinstance(before, LastSums) and has_same_q(before.table, table) else None
 
 
 def responsibilities(sites: Sites, table: Table) -> Array:
@@ -97,7 +105,7 @@ def responsibilities(sites: Sites, table: Table) -> Array:
 
     def of_block(b: int) -> Array:
         before = sites.kept.get((LAST, b))
-        if isinstance(before, LastPass) and before.used(table):
+        if isinstance(before, LastPass) and has_same_q(before.table, table):
             return before.r
         return local(sites, table, b).site.r
 
@@ -110,13 +118,21 @@ class LastPass(NamedTuple):
     table: Table
     r: Array
 
-    def used(self, table: Table) -> bool:
-        """Whether it was computed from the same q: the same fields, and beliefs about the sources."""
-        same_fields = all(a is b for a, b in zip(self.table.fields, table.fields, strict=True))
-        return same_fields and np.array_equal(self.table.log_pi, table.log_pi)
+
+class LastSums(NamedTuple):
+    """The sums of the last pass over all sites, and what they were computed from."""
+
+    table: Table
+    sums: Sums
 
 
-LAST = "last pass"
+def has_same_q(one: Table, other: Table) -> bool:
+    """Whether both are of the same q: the same fields, and beliefs about the sources."""
+    same_fields = all(a is b for a, b in zip(one.fields, other.fields, strict=True))
+    return same_fields and np.array_equal(one.log_pi, other.log_pi)
+
+
+LAST, TOTAL = "last pass", "sums of the last pass"
 
 
 def local(sites: Sites, table: Table, b: int) -> Local:
@@ -154,7 +170,7 @@ def _engine(sites: Sites) -> FeatureEngine:
 def _said(sites: Sites, b: int, coupling: Coupling) -> CoupledReports:
     """Which coupled sources reported about which site of a block, and which label; kept for the next pass."""
     kept = sites.kept.get(b)
-    if isinstance(kept, CoupledReports) and kept.position is coupling.position:
+    if isinstance(kept, CoupledReports) and np.array_equal(kept.position, coupling.position):
         return kept
     sites.kept[b] = said = _coupled_reports(sites, sites.blocks[b], coupling)
     return said
