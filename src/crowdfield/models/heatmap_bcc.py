@@ -327,7 +327,8 @@ class HeatmapBCC(MapQueries):
         labels = list(self.labels_seen_)
         new, _ = validated_reports(self, X, y, sources, states=list(self.classes_), labels=labels, reset=False)
         new = _with_columns(new, tuple(self.classes_.tolist()), accuracy, areas, scores, counts)
-        learning.learn(self, self.reports_.join(new), tuple(self.classes_.tolist()), self._gold_, warm=True)
+        joined, states = self.reports_.join(new), tuple(self.classes_.tolist())
+        learning.learn(self, joined, states, self._gold_, warm=True, added=len(new))
         return self
 
     def forget(self, source: Hashable = None, rows: ArrayLike | None = None) -> Self:

@@ -15,7 +15,7 @@ from crowdfield.data import Reports
 from crowdfield.data.sites import distinct_places
 from crowdfield.errors import InputError
 from crowdfield.inference.explain import Shares
-from crowdfield.inference.instrument import bases, fitting, link, responses
+from crowdfield.inference.instrument import bases, fitting, link, responses, updating
 from crowdfield.inference.instrument import model as instrument
 from crowdfield.inference.instrument.fitting import Observed, Prior, State
 from crowdfield.inference.instrument.influence import influence
@@ -55,6 +55,7 @@ class InstrumentSetup(NamedTuple):
     place: NDArray[np.int64]  # [N] the place of every thing reported on
     order: NDArray[np.int64]  # [L] labels in the model's order: the states' own first
     thing: NDArray[np.int64]  # [R] what every report is about
+    source: NDArray[np.int64]  # [R] and by whom
     crowd: NDArray[np.bool_]  # [R] labels by sources that are not trusted to see the truth
     covariates: Covariates | None
 
@@ -121,7 +122,7 @@ def set_up(
     columns = Columns(covariates, 0 if covariates is None else covariates.count, offset)
     prior = Prior(float(model.scale_shape), scale_rate(model, SCALE_RATE))
     problem = Problem(X, rows, observed, columns, prior, kernel, model.engine, model.random_state)
-    return InstrumentSetup(problem, np.asarray(places), thing, order, site, crowd, covariates)
+    return InstrumentSetup(problem, np.asarray(places), thing, order, site, reports.source, crowd, covariates)
 
 
 def _observed(
@@ -215,15 +216,25 @@ def warm_start(before: AnyFitted, old: InstrumentSetup, new: InstrumentSetup) ->
     """
     if before.state.theta.shape[1] != new.problem.observed.parameters:
         return None
-    position = np.full(len(old.place), -1)
-    if new.places.shape[1] < old.places.shape[1]:
-        return instrument.extended(before.state, position, len(new.place), new.problem.observed.n_sources)
-    where = find_sites(new.places, inexact.with_site_columns(new.places, old.places[old.place]))
-    if len(new.place) == len(new.places):
-        position = where
-    state = before.state
     S = new.problem.observed.n_sources
-    return instrument.extended(state, position, len(new.place), S)
+    return instrument.extended(before.state, _positions(old, new), len(new.place), S)
+
+
+def _positions(old: InstrumentSetup, new: InstrumentSetup) -> NDArray[np.int64]:
+    """The new number of everything that the earlier fit had reports on; −1 where it has none."""
+    several = len(new.place) != len(new.places)  # at some place
+    if several or new.places.shape[1] < old.places.shape[1]:
+        return np.full(len(old.place), -1)
+    return find_sites(new.places, inexact.with_site_columns(new.places, old.places[old.place]))
+
+
+def updated(before: AnyFitted, old: InstrumentSetup, new: InstrumentSetup, added: int, policy: Policy) -> Fitted | None:
+    """The earlier fit with the last `added` reports, at a cost that depends on them; None where all reports should be
+    passed over again."""
+    if not 0 < added <= updating.MOST_NEW * len(new.thing):
+        return None
+    news = updating.News(_positions(old, new), new.thing[-added:], new.source[-added:])
+    return updating.update(before, new.problem, news, policy)
 
 
 def posterior(setup: InstrumentSetup, fitted: AnyFitted | Sampled) -> Array:

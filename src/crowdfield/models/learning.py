@@ -53,11 +53,12 @@ def learn(
     gold: problem.Gold,
     *,
     warm: bool = False,
+    added: int = 0,
     tasks: NDArray[np.int64] | None = None,
 ) -> None:
     """Fit the estimator to these reports. A fit that fails leaves the estimator as it was.
 
-    warm: start from what was learned before. tasks [R]: what every report is about, where several things share a place.
+    warm: start from what was learned before, to which the last `added` reports are new. tasks [R]: what every report is about, where several things share a place.
     """
     warn_about_one_label(reports)
     reports = inexact.rounded(reports)
@@ -66,10 +67,10 @@ def learn(
     counted.refuse(model, reports)
     given = FitInput(problem.pose(model, reports, states, gold), reports, states, gold, tasks)
     with quiet_blas(given.posed.data.n_sites):
-        _learn(model, given, warm)
+        _learn(model, given, warm, added)
 
 
-def _learn(model: HeatmapBCC, given: FitInput, warm: bool) -> None:
+def _learn(model: HeatmapBCC, given: FitInput, warm: bool, added: int) -> None:
     """Choose a model of reports and fit it; the other one if that fails."""
     reports, choice = given.reports, reports_model.choose(model, given, warm)
     kept = warm and choice.model != "compare" and _few_have_come(model, len(reports))
@@ -78,7 +79,7 @@ def _learn(model: HeatmapBCC, given: FitInput, warm: bool) -> None:
     attempt = _Attempt("one_state" if choice.model == "one_state" else "instrument", choice.why)
     try:
         attempt = _prepared(model, given, choice, warm)
-        _fit(model, given, attempt, warm)
+        _fit(model, given, attempt, warm, added if kept else 0)
     except FAILURES as failure:
         if not choice.is_open:
             raise
@@ -139,9 +140,9 @@ def _prepared(model: HeatmapBCC, given: FitInput, choice: reports_model.Choice, 
     return _Attempt("instrument", why, _prepare_instrument(model, given, setup, warm), compared)
 
 
-def _fit(model: HeatmapBCC, given: FitInput, attempt: _Attempt, warm: bool) -> None:
+def _fit(model: HeatmapBCC, given: FitInput, attempt: _Attempt, warm: bool, added: int = 0) -> None:
     if attempt.prepared is not None:
-        _learn_instrument(model, given, attempt.prepared)
+        _learn_instrument(model, given, attempt.prepared, added)
     elif model.inference == "gibbs":
         _sample_one_state(model, given)
     else:
@@ -241,7 +242,7 @@ def _prepare_instrument(model: HeatmapBCC, given: FitInput, setup: instrument.In
     return _Prepared(setup._replace(problem=found), start, lengthscale)
 
 
-def _learn_instrument(model: HeatmapBCC, given: FitInput, prepared: _Prepared) -> None:
+def _learn_instrument(model: HeatmapBCC, given: FitInput, prepared: _Prepared, added: int) -> None:
     setup = prepared.setup
     sampled = fitted = None
     with one_blas_thread():
@@ -251,7 +252,9 @@ def _learn_instrument(model: HeatmapBCC, given: FitInput, prepared: _Prepared) -
             # Steps that also update the variances are sweeps as well.
             sweeps = min(Policy().variance_sweeps, model.max_iter)
             policy = Policy(tol=model.tol, max_iter=model.max_iter, variance_sweeps=sweeps)
-            fitted = fit_instrument(setup.problem, prepared.start, policy)
+            if added and prepared.start is not None:
+                fitted = instrument.updated(model._instrument, model._setup, setup, added, policy)
+            fitted = fitted or fit_instrument(setup.problem, prepared.start, policy)
     learned.keep_input(model, given._replace(posed=given.posed.with_kernel(setup.problem.kernel)))
     model._tasks = given.tasks
     if prepared.lengthscale is not None:

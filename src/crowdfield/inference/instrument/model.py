@@ -26,6 +26,7 @@ from crowdfield.inference.instrument.coupled import Coupled
 from crowdfield.inference.instrument.fitting import Observed, Prior, Progress, State
 from crowdfield.inference.instrument.grid import APPEARANCES, Array
 from crowdfield.inference.instrument.iterate import Policy, Settled
+from crowdfield.inference.instrument.kept import Kept, Linearised, Moments
 from crowdfield.inference.instrument.linear import Columns, Design, Surface
 from crowdfield.inference.instrument.link import Link
 from crowdfield.inference.instrument.methods import AnyObserved, method_for
@@ -84,6 +85,7 @@ class Fitted:
     joint: Coupled  # including the uncertainty of the variances
     site_states: Array  # [N, J] P(t = j) of everything reported on
     appearances: Array  # [N, 2] mean and variance of g there
+    kept: Kept | None = None  # what an update with few new reports need not compute again
 
     @property
     def state(self) -> State:
@@ -286,13 +288,21 @@ def finished(problem: Problem, design: Design, settled: Settled, policy: Policy)
         return several.finished(problem, design, settled)
     at = settled.at
     before = problem.observed.at_sites(at.state, at.mean, at.variance, at.nugget, at.state.link)
-    held = coupled.join(problem.observed, design, at, before[1][:, 0])
-    joint = held
+    blocks = unsure = None
+    held = coupled.held(at)
+    if not coupled.too_many(at.state):
+        blocks = coupled.blocks(problem.observed, design, at, before[1][:, 0])
+        held = coupled.solved(at, *blocks)
     if policy.unsure_variances:
-        joint = unsure_variances.widen(problem.observed, design, problem.prior, at, held, policy)
+        unsure = unsure_variances.find(problem.observed, design, problem.prior, at, held, policy)
+    joint = held if unsure is None else unsure.widened(held)
     mean, variance = design.moments(joint.q)
     truth, appearances = problem.observed.at_sites(at.state, mean, variance, at.nugget, joint.link)
-    return Fitted(problem, design, settled, held, joint, truth, appearances)
+    kept = None
+    if blocks is not None and not design.is_dense:
+        linearised = Linearised(at.state, before[1][:, 0], at.nugget)
+        kept = Kept(blocks, linearised, unsure, Moments(at.mean, at.variance), Moments(mean, variance), 0)
+    return Fitted(problem, design, settled, held, joint, truth, appearances, kept)
 
 
 def with_learned_lengthscale(

@@ -85,6 +85,14 @@ class Observed(NamedTuple):
         readings = None if self.readings is None else self.readings.at_places(position)
         return self._replace(votes=self.votes[kept], checks=checks, readings=readings)
 
+    def at_rows(self, rows: NDArray[np.int64]) -> Observed:
+        """All reports about some places, in rising order; these are renumbered. Scores are not taken along."""
+        position = np.full(self.n_sites, -1)
+        position[rows] = np.arange(len(rows))
+        here = position[self.checks.site] >= 0
+        checks = Checks(position[self.checks.site[here]], self.checks.said[here])
+        return self._replace(votes=self.votes[rows], checks=checks, readings=None)
+
     @property
     def functions(self) -> int:
         """The number of latent functions: one."""
