@@ -20,6 +20,7 @@ from crowdfield.inference.instrument import model as instrument
 from crowdfield.inference.instrument.fitting import Observed, Prior, State
 from crowdfield.inference.instrument.influence import influence
 from crowdfield.inference.instrument.iterate import Policy, Settled
+from crowdfield.inference.instrument.kept import News
 from crowdfield.inference.instrument.linear import Columns, Design
 from crowdfield.inference.instrument.link import Checks, Link
 from crowdfield.inference.instrument.methods import AnyObserved, method_for
@@ -28,6 +29,7 @@ from crowdfield.inference.instrument.sampling import Sampled
 from crowdfield.inference.instrument.selection import Reported
 from crowdfield.inference.instrument.several import scores as contrasts
 from crowdfield.inference.instrument.several.observed import Observed as SeveralObserved
+from crowdfield.inference.instrument.unsure_variances import Unsure, Widening
 from crowdfield.inference.threads import one_blas_thread
 from crowdfield.models import inexact, scored
 from crowdfield.models import sources as sources_
@@ -233,7 +235,7 @@ def updated(before: AnyFitted, old: InstrumentSetup, new: InstrumentSetup, added
     passed over again."""
     if not 0 < added <= updating.MOST_NEW * len(new.thing):
         return None
-    news = updating.News(_positions(old, new), new.thing[-added:], new.source[-added:])
+    news = News(_positions(old, new), new.thing[-added:], new.source[-added:])
     return updating.update(before, new.problem, news, policy)
 
 
@@ -375,9 +377,12 @@ def restore(model: HeatmapBCC, posed: Any, read: Any) -> tuple[InstrumentSetup, 
         basis = bases.choose(problem.engine, problem.kernel, problem.X, problem.rng(), size)
         design = Design(basis, problem.columns, problem.X)
         at = method_for(problem.observed, design, problem.prior).evaluate(read.state)
-        settled = Settled(at, [at.objective], 0, True, 0.0)
+        settled = Settled(at, [at.objective], 0, read.learned["converged_"], 0.0)
         policy = Policy(tol=model.tol, max_iter=model.max_iter)
-        return setup, instrument.finished(problem, design, settled, policy)
+        unsure = read.unsure
+        if unsure is not None and len(unsure.field.grown) != design.size:
+            unsure = None  # of other features than those that this version chooses
+        return setup, instrument.finished(problem, design, settled, policy, unsure)
 
 
 def state_arrays(model: HeatmapBCC) -> dict[str, Any]:
@@ -397,7 +402,35 @@ def state_arrays(model: HeatmapBCC) -> dict[str, Any]:
     }
     if model._tasks is not None:
         arrays["tasks"] = model._tasks
-    return arrays
+    kept = getattr(model._instrument, "kept", None)
+    return arrays if kept is None or kept.unsure is None else arrays | _unsure_arrays(kept.unsure)
+
+
+def _unsure_arrays(unsure: Unsure) -> dict[str, Array]:
+    """What the uncertainty of the variances adds to intervals: of many reports it takes several fits to find it."""
+    return {
+        "unsure_field_grown": unsure.field.grown,
+        "unsure_field_moved": unsure.field.moved,
+        "unsure_sources_grown": unsure.sources.grown,
+        "unsure_sources_moved": unsure.sources.moved,
+        "unsure_covariance": unsure.covariance,
+        "unsure_variances": np.array([unsure.expected.smooth, unsure.expected.nugget]),
+        "unsure_population": unsure.expected.population.variance,
+    }
+
+
+def read_unsure(arrays: Mapping[str, Any]) -> Unsure | None:
+    """The same from the arrays of a file; None where it has none."""
+    if "unsure_covariance" not in arrays:
+        return None
+    smooth, nugget = arrays["unsure_variances"].tolist()
+    population = responses.Population(arrays["population_mean"], arrays["unsure_population"])
+    return Unsure(
+        Widening(arrays["unsure_field_grown"], arrays["unsure_field_moved"]),
+        Widening(arrays["unsure_sources_grown"], arrays["unsure_sources_moved"]),
+        arrays["unsure_covariance"],
+        fitting.Variances(smooth, nugget, population),
+    )
 
 
 def read_state(arrays: Mapping[str, Any]) -> State:

@@ -330,12 +330,21 @@ def _has_columns_of(model: Any, said: Reports) -> bool:
     return bool(model.places_.shape[1] == said.places.shape[1])
 
 
-def _swept(model: Any, sweeps: int) -> Any | None:
+class _Interrupted(Exception):
+    """New reports came in during sweeps that were only to converge further."""
+
+
+def _swept(model: Any, sweeps: int, interrupted: Callable[[], bool] = never) -> Any | None:
     """The model after more sweeps; None where they make it worse: a fit that cannot go on from its last state starts
-    from the prior, for which these sweeps are too few."""
+    from the prior, for which these sweeps are too few. `_Interrupted` leaves the model as it was."""
     before = model.bound_
+
+    def ask(sweep: int, objective: float, change: float) -> None:
+        if interrupted():
+            raise _Interrupted
+
     try:
-        model = pipeline.settle(model, sweeps)
+        model = pipeline.settle(model, sweeps, ask)
     except np.linalg.LinAlgError:
         log.warning("a fit that was to settle failed; it begins again", exc_info=True)
         return None
@@ -346,13 +355,20 @@ def _swept(model: Any, sweeps: int) -> Any | None:
 
 
 def _settled(previous: Previous, interrupted: Callable[[], bool]) -> Fit | None:
-    """A round of sweeps for a map that was published before it had converged, a few at a time, so that new reports need
-    not wait for all of them. None if the fit must begin again."""
+    """A round of sweeps for a map that was published before it had converged. New reports need not wait for all of
+    them. None if the fit must begin again."""
     model = previous.model
-    for _ in range(ROUND // FEW_SWEEPS):
+    # To complete a fit of the instrument model takes as long as several sweeps: it is done once, and these can be
+    # interrupted.
+    instruments = model.reports_model_ == "instrument"
+    at_once = ROUND if instruments else FEW_SWEEPS
+    for _ in range(ROUND // at_once):
         if model.converged_:
             break
-        model = _swept(model, FEW_SWEEPS)
+        try:
+            model = _swept(model, at_once, interrupted if instruments else never)
+        except _Interrupted:
+            return Fit(previous.model, False, previous.searched, cut_short=True)
         if model is None:
             return None
         if interrupted():

@@ -69,9 +69,8 @@ class Blocks(NamedTuple):
     parameters: Array  # C [p, p]
 
 
-def blocks(observed: Observed, design: Design, at: Evaluated, appearances: Array) -> Blocks:
-    """The joint precision of field, sources and link. appearances [N]: E[g] of every place."""
-    known = observed.information(design, at.state, at.nugget, appearances)
+def blocks(known: Information, design: Design, at: Evaluated) -> Blocks:
+    """The joint precision of field, sources and link, from the information of the reports."""
     A = known.gram()
     A[np.diag_indices_from(A)] += design.precision(at.state.variances.smooth)
     return Blocks(A, known.projected(), _parameters(at, known))
@@ -81,7 +80,7 @@ def join(observed: Observed, design: Design, at: Evaluated, appearances: Array) 
     """The joint covariance of field, sources and link at a converged state. appearances [N]: E[g] of every place."""
     if too_many(at.state):
         return held(at)
-    return solved(at, *blocks(observed, design, at, appearances))
+    return solved(at, *blocks(observed.information(design, at.state, at.nugget, appearances), design, at))
 
 
 def held(at: Evaluated) -> Coupled:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from crowdfield.inference.instrument import (
@@ -22,11 +23,13 @@ from crowdfield.inference.instrument import (
     selection,
     unsure_variances,
 )
+from crowdfield.inference.instrument import kept as kept_
 from crowdfield.inference.instrument.coupled import Coupled
 from crowdfield.inference.instrument.fitting import Observed, Prior, Progress, State
 from crowdfield.inference.instrument.grid import APPEARANCES, Array
 from crowdfield.inference.instrument.iterate import Policy, Settled
-from crowdfield.inference.instrument.kept import Kept, Linearised, Moments
+from crowdfield.inference.instrument.joint_information import LocalInformation
+from crowdfield.inference.instrument.kept import Gradient, Kept, Linearised, Moments
 from crowdfield.inference.instrument.linear import Columns, Design, Surface
 from crowdfield.inference.instrument.link import Link
 from crowdfield.inference.instrument.methods import AnyObserved, method_for
@@ -34,6 +37,7 @@ from crowdfield.inference.instrument.selection import Reported
 from crowdfield.inference.instrument.several import model as several
 from crowdfield.inference.instrument.several.model import FittedStates
 from crowdfield.inference.instrument.several.observed import Observed as SeveralObserved
+from crowdfield.inference.instrument.unsure_variances import Unsure
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.softmax_moments import softmax_moments
 
@@ -279,29 +283,41 @@ def fit(
     first = problem.start() if start is None else start
     method = method_for(problem.observed, design, problem.prior)
     settled = iterate.run(method, first, policy, learn=learn_variances, progress=progress)
-    return finished(problem, design, settled, policy)
+    return finished(problem, design, settled, policy, progress=progress)
 
 
-def finished(problem: Problem, design: Design, settled: Settled, policy: Policy) -> AnyFitted:
-    """Complete a converged fit: the joint covariance, and the state probabilities of everything reported on."""
+def finished(
+    problem: Problem,
+    design: Design,
+    settled: Settled,
+    policy: Policy,
+    unsure: Unsure | None = None,
+    progress: Progress | None = None,
+) -> AnyFitted:
+    """Complete a converged fit: the joint covariance, and the state probabilities of everything reported on. unsure:
+    what the uncertainty of the variances adds, where it is known from before.
+    """
     if isinstance(problem.observed, SeveralObserved):
         return several.finished(problem, design, settled)
     at = settled.at
     before = problem.observed.at_sites(at.state, at.mean, at.variance, at.nugget, at.state.link)
-    blocks = unsure = None
+    known = blocks = None
     held = coupled.held(at)
     if not coupled.too_many(at.state):
-        blocks = coupled.blocks(problem.observed, design, at, before[1][:, 0])
+        known = problem.observed.information(design, at.state, at.nugget, before[1][:, 0])
+        blocks = coupled.blocks(known, design, at)
         held = coupled.solved(at, *blocks)
-    if policy.unsure_variances:
-        unsure = unsure_variances.find(problem.observed, design, problem.prior, at, held, policy)
+    if policy.unsure_variances and unsure is None:
+        unsure = unsure_variances.find(problem.observed, design, problem.prior, at, held, policy, progress)
     joint = held if unsure is None else unsure.widened(held)
     mean, variance = design.moments(joint.q)
     truth, appearances = problem.observed.at_sites(at.state, mean, variance, at.nugget, joint.link)
     kept = None
-    if blocks is not None and not design.is_dense:
+    if blocks is not None and isinstance(known, LocalInformation) and not design.is_dense:
         linearised = Linearised(at.state, before[1][:, 0], at.nugget)
-        kept = Kept(blocks, linearised, unsure, Moments(at.mean, at.variance), Moments(mean, variance), 0)
+        seen, shown = Moments(at.mean, at.variance), Moments(mean, variance)
+        gradient = Gradient(at.gradient, at.q.mean, kept_.parameters(at.state))
+        kept = Kept(blocks, sp.csr_matrix(known.by_place), linearised, gradient, unsure, seen, shown, 0)
     return Fitted(problem, design, settled, held, joint, truth, appearances, kept)
 
 

@@ -57,6 +57,11 @@ class Observed(NamedTuple):
         """The number of things reported on."""
         return int(self.votes.shape[0])
 
+    @property
+    def n_reports(self) -> int:
+        """The number of labels and scores; equal labels by one source about one place may count as one."""
+        return int(self.votes.nnz) + (0 if self.readings is None else len(self.readings.site))
+
     def with_reports(
         self,
         site: NDArray[np.int64],
@@ -86,12 +91,13 @@ class Observed(NamedTuple):
         return self._replace(votes=self.votes[kept], checks=checks, readings=readings)
 
     def at_rows(self, rows: NDArray[np.int64]) -> Observed:
-        """All reports about some places, in rising order; these are renumbered. Scores are not taken along."""
+        """All reports about some places, which are renumbered; rows in rising order."""
         position = np.full(self.n_sites, -1)
         position[rows] = np.arange(len(rows))
         here = position[self.checks.site] >= 0
         checks = Checks(position[self.checks.site[here]], self.checks.said[here])
-        return self._replace(votes=self.votes[rows], checks=checks, readings=None)
+        readings = None if self.readings is None else self.readings.at_places(position)
+        return self._replace(votes=self.votes[rows], checks=checks, readings=readings)
 
     @property
     def functions(self) -> int:

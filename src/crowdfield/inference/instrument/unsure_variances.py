@@ -26,7 +26,7 @@ from scipy.special import digamma, polygamma
 
 from crowdfield.inference.instrument import coupled, fitting, iterate
 from crowdfield.inference.instrument.coupled import Coupled
-from crowdfield.inference.instrument.fitting import Evaluated, Observed, Prior, State, Variances
+from crowdfield.inference.instrument.fitting import Evaluated, Observed, Prior, Progress, State, Variances
 from crowdfield.inference.instrument.grid import Array
 from crowdfield.inference.instrument.iterate import log_variances
 from crowdfield.inference.instrument.linear import Design
@@ -49,7 +49,13 @@ class Converged(NamedTuple):
 
 
 def find(
-    observed: Observed, design: Design, prior: Prior, at: Evaluated, joint: Coupled, policy: iterate.Policy
+    observed: Observed,
+    design: Design,
+    prior: Prior,
+    at: Evaluated,
+    joint: Coupled,
+    policy: iterate.Policy,
+    progress: Progress | None = None,
 ) -> Unsure | None:
     """The uncertainty of the variances; None where all of them are known well."""
     displaced = np.flatnonzero(fitting.informed(at, design, prior) < KNOWN)
@@ -61,7 +67,7 @@ def find(
     there = []
     for i in displaced:
         moved = with_log_variances(at.state, psi + STEP * (np.arange(len(psi)) == i))
-        settled = iterate.run(method, moved, held, learn=False)
+        settled = iterate.run(method, moved, held, learn=False, progress=progress)
         again = coupled.join(observed, design, settled.at, coupled.expected_appearances(settled.at))
         there.append(Converged(_slope(observed, design, prior, settled.at)[displaced], again, settled.at.state.theta))
     return _unsure(at.state, here, there, _posterior(here, there), displaced)
