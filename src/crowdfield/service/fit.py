@@ -222,7 +222,7 @@ def _published(
         reports=len(metres),
         seconds=time.perf_counter() - began,
         arrays=packed_map(heatmap, cells),
-        sources=_sources(model),
+        sources=_sources(model, situation),
         suggestions=_suggestions(shown, heatmap),
         info=about | {name: finite(value) for name, value in heatmap.metadata.items()},
         model=_saved(model),
@@ -266,6 +266,7 @@ def settings_of(situation: Situation, ledger: Ledger, sources: Sequence[str]) ->
         inference=options["inference"],
         communities=options["communities"],
         states=situation.states,
+        positive=situation.positive,
         grades="none" if situation.grades is None else "auto",
         labels=situation.labels,
         sources=certain | ledger.trust,
@@ -444,12 +445,13 @@ def _sweep_until_deadline(model: Any, began: float, effort: Effort, most: int) -
     return model
 
 
-def _sources(model: Any, level: float = 0.95) -> list[dict[str, Any]]:
+def _sources(model: Any, situation: Situation, level: float = 0.95) -> list[dict[str, Any]]:
     """How reliable each source is, those with the most reports first, as JSON values."""
     if model is None:
         return []
     table = model.source_table(level).sort_values(["reports", "source"], ascending=[False, True])
-    alpha = dict(zip(model.sources_seen_.tolist(), np.asarray(model.alpha_), strict=True))
+    order = [model.classes_.tolist().index(state) for state in situation.states]  # the model may have another one
+    alpha = dict(zip(model.sources_seen_.tolist(), np.asarray(model.alpha_)[:, order], strict=True))
     rows = []
     for row in table.to_dict("records"):
         if row["source"] == SILENCE:

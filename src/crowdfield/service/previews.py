@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from crowdfield.data import Region
+from crowdfield.data.positive import decide
 from crowdfield.io.boxed import MOST_REJECTS
 from crowdfield.pipeline.quiet import opposite
 from crowdfield.service import uploads
@@ -42,9 +43,10 @@ def situation_of(slug: str, title: str, layout: uploads.Layout, plan: ImportPlan
         raise Problem(422, NO_SILENCE_IN_TIME)
     if plan.positive is not None and plan.positive not in layout.states:
         raise Problem(422, f"positive must be one of the states: {', '.join(layout.states)}")
+    positive = plan.positive or str(decide(layout.states, layout.counts).state)
     new = NewSituation(
         id=slug, title=title, states=layout.states, labels=layout.labels, region=layout.region, model=model,
-        positive=plan.positive, access=plan.access,
+        positive=positive, access=plan.access,
     )  # fmt: skip
     return build(new, checked(layout.grid))
 
