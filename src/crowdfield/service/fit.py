@@ -33,7 +33,7 @@ from crowdfield.service.drawing import draw, packed_map, shows_reports
 from crowdfield.service.effort import UNLIMITED, Effort, describe_limits
 from crowdfield.service.journal import Ledger
 from crowdfield.service.records import LAYOUT, SHOWS_REPORTS, Published, Situation
-from crowdfield.service.schemas import finite
+from crowdfield.service.schemas import GRADES_WITHOUT_ORDER, finite
 from crowdfield.silence import SOURCE as SILENCE
 
 log = logging.getLogger("crowdfield.worker")
@@ -266,7 +266,7 @@ def settings_of(situation: Situation, ledger: Ledger, sources: Sequence[str]) ->
         inference=options["inference"],
         communities=options["communities"],
         states=situation.states,
-        positive=situation.positive,
+        positive=situation.question,
         grades="none" if situation.grades is None else "auto",
         labels=situation.labels,
         sources=certain | ledger.trust,
@@ -295,6 +295,8 @@ def _fitted(
     if said.is_score.any() and not reads_scores:
         said = replace(said, score=None)
         warnings.warn(SCORES_NOT_READ, DataWarning, 2)
+    if situation.moving and situation.grades is not None:
+        warnings.warn(GRADES_WITHOUT_ORDER, DataWarning, 2)
     settings = settings_of(situation, ledger, said.sources)
     if settings.silence is not None:
         # A few reports of the opposite, such as those of places that somebody has checked, do not end it.

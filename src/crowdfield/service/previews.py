@@ -20,7 +20,7 @@ from crowdfield.service.import_schemas import (
 from crowdfield.service.layouts import build, checked
 from crowdfield.service.problems import Problem
 from crowdfield.service.records import Situation
-from crowdfield.service.schemas import NO_SILENCE_IN_TIME, NewSituation, Rejected
+from crowdfield.service.schemas import GRADES_WITHOUT_ORDER, NO_SILENCE_IN_TIME, NewSituation, Rejected
 
 # What differs between rows that are rejected for the same reason: values in quotes, and numbers.
 DIFFERS = re.compile(r"""'[^']*'|"[^"]*"|-?\d+(\.\d+)?""")
@@ -106,12 +106,31 @@ def _preview(read: uploads.Read, situation: Situation, plan: ImportPlan, *, offe
         moving=situation.moving,
         sources=len({row["source"] for row in read.rows}),
         time=about["time"],
-        notes=about["notes"],
+        notes=[*about["notes"], *(_not_read_in_time(read, situation) if situation.moving else ())],
         region=tuple(situation.region),
         cell=max(situation.grid.cell_width, situation.grid.cell_height),
         points=_points(read, inside, [found.label for found in labels], plan),
         silence=_offer(read, situation) if offer_silence and not situation.moving else None,
     )
+
+
+def _not_read_in_time(read: uploads.Read, situation: Situation) -> list[str]:
+    """What of a file a map that moves does not use, or uses in another way than its reader may expect."""
+    notes = []
+    untimed = sum(row["time"] is None for row in read.rows)
+    if untimed:
+        notes.append(
+            f"{untimed:,} of {len(read.rows):,} reports have no time. On a map that moves they count when they are "
+            "received: now."
+        )
+    scored = sum("scores" in row for row in read.rows)
+    if scored:
+        notes.append(
+            f"{scored:,} reports have probabilities. A map that moves does not use them, only the label of each report."
+        )
+    if situation.grades is not None:
+        notes.append(GRADES_WITHOUT_ORDER)
+    return notes
 
 
 def _reasons(rejects: Sequence[Rejected]) -> list[Reason]:
