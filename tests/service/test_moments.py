@@ -282,8 +282,9 @@ class TestMapsThatChange:
     def test_the_preview_says_what_a_map_that_moves_does_not_use(self, make_workspace):
         admin = make_workspace().client("admin")
         rows = front(12, np.random.default_rng(3))
+        said = ("minor", "moderate", "major")
         lines = [
-            f"{r['longitude']},{r['latitude']},{('minor', 'moderate', 'major')[i % 3]},0.2,0.3,0.5,{iso(r['time']) if i > 3 else ''}"
+            f"{r['longitude']},{r['latitude']},{said[i % 3]},0.2,0.3,0.5,{iso(r['time']) if i > 3 else ''}"
             for i, r in enumerate(rows)
         ]
         table = "\n".join(["longitude,latitude,label,p_minor,p_moderate,p_major,time", *lines]).encode()
@@ -301,7 +302,10 @@ def test_grades_on_a_map_that_moves_are_said_to_have_no_order(make_workspace):
     space = make_workspace()
     admin = space.client("admin")
     admin.post("/situations", json=MOVING | {"states": ["minor", "moderate", "major"]}).raise_for_status()
-    rows = [row | {"label": ("minor", "moderate", "major")[i % 3]} for i, row in enumerate(front(20, np.random.default_rng(2)))]
+    rows = [
+        row | {"label": ("minor", "moderate", "major")[i % 3]}
+        for i, row in enumerate(front(20, np.random.default_rng(2)))
+    ]
     admin.post("/situations/flood/reports", json=rows).raise_for_status()
     space.fit()
     assert GRADES_WITHOUT_ORDER in space.service.store.version("flood").info["remarks"]

@@ -230,10 +230,12 @@ def _positions(old: InstrumentSetup, new: InstrumentSetup) -> NDArray[np.int64]:
     return find_sites(new.places, inexact.with_site_columns(new.places, old.places[old.place]))
 
 
-def updated(before: AnyFitted, old: InstrumentSetup, new: InstrumentSetup, added: int, policy: Policy) -> Fitted | None:
+def updated(
+    before: AnyFitted | Sampled, old: InstrumentSetup, new: InstrumentSetup, added: int, policy: Policy
+) -> Fitted | None:
     """The earlier fit with the last `added` reports, at a cost that depends on them; None where all reports should be
     passed over again."""
-    if not 0 < added <= updating.MOST_NEW * len(new.thing):
+    if isinstance(before, Sampled) or not 0 < added <= updating.MOST_NEW * len(new.thing):
         return None
     news = News(_positions(old, new), new.thing[-added:], new.source[-added:])
     return updating.update(before, new.problem, news, policy)

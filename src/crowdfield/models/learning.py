@@ -19,6 +19,7 @@ from crowdfield.inference.community_sampling import CommunityPrior
 from crowdfield.inference.instrument.fitting import Progress
 from crowdfield.inference.instrument.fitting import State as InstrumentState
 from crowdfield.inference.instrument.iterate import Policy
+from crowdfield.inference.instrument.model import AnyFitted
 from crowdfield.inference.instrument.model import fit as fit_instrument
 from crowdfield.inference.instrument.model import with_learned_lengthscale
 from crowdfield.inference.instrument.sampling import Sampled
@@ -257,7 +258,8 @@ def _prepare_instrument(model: HeatmapBCC, given: FitInput, setup: instrument.In
 
 def _learn_instrument(model: HeatmapBCC, given: FitInput, prepared: _Prepared, start: _From) -> None:
     setup = prepared.setup
-    sampled = fitted = None
+    sampled = None
+    fitted: AnyFitted | None = None
     with one_blas_thread():
         if model.inference == "gibbs":
             sampled = sample_instrument(setup.problem)
@@ -267,7 +269,8 @@ def _learn_instrument(model: HeatmapBCC, given: FitInput, prepared: _Prepared, s
             policy = Policy(tol=model.tol, max_iter=model.max_iter, variance_sweeps=sweeps)
             if start.added and prepared.start is not None:
                 fitted = instrument.updated(model._instrument, model._setup, setup, start.added, policy)
-            fitted = fitted or fit_instrument(setup.problem, prepared.start, policy, progress=start.progress)
+            if fitted is None:
+                fitted = fit_instrument(setup.problem, prepared.start, policy, progress=start.progress)
     learned.keep_input(model, given._replace(posed=given.posed.with_kernel(setup.problem.kernel)))
     model._tasks = given.tasks
     if prepared.lengthscale is not None:
