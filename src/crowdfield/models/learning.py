@@ -19,9 +19,8 @@ from crowdfield.inference.community_sampling import CommunityPrior
 from crowdfield.inference.instrument.fitting import Progress
 from crowdfield.inference.instrument.fitting import State as InstrumentState
 from crowdfield.inference.instrument.iterate import Policy
-from crowdfield.inference.instrument.model import AnyFitted
+from crowdfield.inference.instrument.model import AnyFitted, with_learned_lengthscale
 from crowdfield.inference.instrument.model import fit as fit_instrument
-from crowdfield.inference.instrument.model import with_learned_lengthscale
 from crowdfield.inference.instrument.sampling import Sampled
 from crowdfield.inference.instrument.sampling import run as sample_instrument
 from crowdfield.inference.instrument.selection import Learned

@@ -87,6 +87,13 @@ class Found(NamedTuple):
     appearances: Array  # E[g] at the places with new reports
 
 
+class Curvature(NamedTuple):
+    """What a joint step needs of the joint precision."""
+
+    smoothed: Array  # A⁻¹B [m + C, p]
+    root: Array  # of C − BᵀA⁻¹B, of the parameters that move
+
+
 class _Update:
     """The iteration: sites where something moved, and the field, the sources and the link everywhere."""
 
@@ -126,18 +133,19 @@ class _Update:
     def run(self, policy: Policy) -> Fitted:
         """Iterate to convergence. The sites of the last pass are the image of the fit's state, as in
         `fitting.evaluate`."""
-        state, q, shown, n, change = self.first, self.at.q, None, 0, np.inf
+        state, q, shown, n, first = self.first, self.at.q, None, 0, np.inf
         while True:
             mean, variance = self.design.moments(q)
             found = self._pass(state, mean, variance, q)
             if not n:
                 self.kept = _with_information(self.kept, self, found.appearances)
-                root = self._curvature()
-            image = self._stepped(found, mean, q, root)
-            last, change = change, _moved(state, image)
+                curvature = self._curvature()
+            image = self._stepped(found, mean, q, curvature)
+            change = _moved(state, image)
             if shown is not None:
                 change = max(change, float(np.abs(np.tanh(0.5 * mean) - np.tanh(0.5 * shown)).max()))
-            if n > 1 and change > max(last, policy.tol):
+            first = change if n < 2 else first  # the second is the first that knows the new reports
+            if change > max(first, policy.tol):
                 raise NumericalError("the steps grow: the last fit is too far away.")
             n, shown = n + 1, mean
             if n > 1 and (change < policy.tol or n >= policy.max_iter):
@@ -182,21 +190,22 @@ class _Update:
             out[S * d :] = link.slope(state.link, checked, crowd)
         return out, fitting.maximised(*given)[1]
 
-    def _curvature(self) -> tuple[Array, bool]:
-        """The factor of C − BᵀΣB: of the joint precision of sources and link, with the field marginalised."""
-        _, B, C = self.kept.blocks
-        B = B[:, self.moving]
-        curvature = C[np.ix_(self.moving, self.moving)] - B.T @ (self.at.q.covariance @ B)
-        return cholesky(curvature, "the joint precision of the sources"), True
+    def _curvature(self) -> Curvature:
+        """C − BᵀA⁻¹B: the joint precision of sources and link, with the field marginalised."""
+        A, B, C = self.kept.blocks
+        root = cholesky(A, "the precision of the map with the sources held")
+        smoothed = np.asarray(sla.cho_solve((root, True), B, check_finite=False))
+        curvature = C[np.ix_(self.moving, self.moving)] - B[:, self.moving].T @ smoothed[:, self.moving]
+        return Curvature(smoothed, cholesky(curvature, "the joint precision of the sources"))
 
-    def _stepped(self, found: Found, mean: Array, q: Weights, root: tuple[Array, bool]) -> State:
+    def _stepped(self, found: Found, mean: Array, q: Weights, curvature: Curvature) -> State:
         """The state after a joint step of field, sources and link."""
-        state, B = found.state, self.kept.blocks.between
+        state = found.state
         pull = self.design.project(state.eta - state.lam * mean)
         pull -= self.design.precision(state.variances.smooth) * q.mean
-        gradient = found.gradient - B.T @ (self.at.q.covariance @ pull)
+        gradient = found.gradient - curvature.smoothed.T @ pull
         step = np.zeros(len(gradient))
-        step[self.moving] = sla.cho_solve(root, gradient[self.moving], check_finite=False)
+        step[self.moving] = sla.cho_solve((curvature.root, True), gradient[self.moving], check_finite=False)
         step *= min(1.0, responses.LONGEST_STEP / max(np.abs(step).max(initial=0.0), 1e-300))
         of_sources, of_link = np.split(step, [state.theta.size])
         return state._replace(
