@@ -455,6 +455,9 @@ def test_a_report_by_click_changes_the_map_and_says_how(live):
         click_map(page, 0.25, 0.3)
         page.wait_for_selector("#why .big b")
         assert page.is_visible("#report") and page.is_visible("#tab-why[aria-selected=true]")
+        assert page.input_value("#report-label") == ""  # nothing is said beforehand
+        page.click("#report button[type=submit]")  # the browser asks for the label
+        assert page.evaluate("document.activeElement.id") == "report-label" and newest(page) == before
         page.select_option("#report-label", "flooded")
         assert not page.is_checked("#report-trusted")  # trust is never given unasked
         page.check("#report-trusted")
@@ -464,6 +467,7 @@ def test_a_report_by_click_changes_the_map_and_says_how(live):
         said = page.inner_text("#report-outcome b")
         assert "before" in said and "now" in said
         assert newest(page) > before and not page.is_checked("#report-trusted")
+        assert page.input_value("#report-label") == ""
         ready(page)
         shot(page, "report-sent")
         page.click("#report-outcome button")
@@ -576,6 +580,9 @@ def test_an_empty_map_explains_itself_and_takes_its_first_report_by_keyboard(liv
             until(page, f"crowdfieldMap.getCenter().lng > {before} && !crowdfieldMap.isMoving()")
             page.keyboard.press("Enter")
             page.wait_for_selector("#report:not([hidden])")
+            page.focus("#report-label")
+            page.keyboard.press("f")  # the first label that begins so
+            assert page.input_value("#report-label") == "flooded"
             page.focus("#report button[type=submit]")
             page.keyboard.press("Enter")
             page.wait_for_selector("body[data-version='1']")
