@@ -3,7 +3,7 @@ draw them.
 
 `python -m benchmarks compare COMMIT` measures this tree beside another commit, `… service` the live map, `… fairness`
 its many maps beside a huge one, `… doors` whether a file gives the same map through `fuse` and through the page, `…
-totals` and `… spot-checks` whether the intervals of both hold.
+totals` and `… spot-checks` whether the intervals of both hold, `… updating` what a few more reports cost.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ OTHERS = {
     "doors": "doors",
     "totals": "totals",
     "spot-checks": "spot_checks",
+    "updating": "updating",
 }
 
 

@@ -20,24 +20,38 @@ TILES = [(9, 153, 229), (10, 306, 458), (11, 612, 917), (11, 613, 917), (12, 122
 DISTRICTS = 8
 
 
-def reports(rng: np.random.Generator, n: int, start: int) -> list[dict[str, Any]]:
+# Of 200 sources, those that send probabilities with `--scores`: only the instrument model reads them.
+CLASSIFIERS = 10
+
+
+def reports(rng: np.random.Generator, n: int, start: int, *, scores: bool = False) -> list[dict[str, Any]]:
     x, y = rng.uniform(-72.55, -72.05, n), rng.uniform(18.25, 18.75, n)
     wet = np.sin(12 * x) + np.cos(11 * y) > 0
     source = rng.integers(0, 200, n)
     right = rng.random(n) < 0.6 + 0.0015 * source
-    return [
+    rows = [
         {"longitude": float(a), "latitude": float(b), "label": LARGE["states"][int(w == r)], "source": f"s{s}",
          "id": f"large-{start + i}"}
         for i, (a, b, w, r, s) in enumerate(zip(x, y, wet, right, source.tolist(), strict=True))
     ]  # fmt: skip
+    for row, s, sure in zip(rows, source.tolist(), rng.uniform(0.55, 0.95, n).round(3).tolist(), strict=True):
+        if scores and s < CLASSIFIERS:
+            row["scores"] = {
+                state: sure if state == row["label"] else round(1.0 - sure, 3) for state in LARGE["states"]
+            }
+    return rows
 
 
-def measure(client: httpx.Client, n: int, region: tuple[float, ...], wait: Any) -> dict[str, Any]:
-    """All figures on a map of n reports; `wait` waits until something is true."""
+def measure(
+    client: httpx.Client, n: int, region: tuple[float, ...], wait: Any, *, scores: bool = False
+) -> dict[str, Any]:
+    """All figures on a map of n reports; `wait` waits until something is true. scores: some sources are classifiers."""
     rng = np.random.default_rng(1)
     client.post("/situations", json=LARGE | {"region": region}).raise_for_status()
     for start in range(0, n, AT_ONCE):
-        client.post("/situations/large/reports", json=reports(rng, min(AT_ONCE, n - start), start)).raise_for_status()
+        client.post(
+            "/situations/large/reports", json=reports(rng, min(AT_ONCE, n - start), start, scores=scores)
+        ).raise_for_status()
     wait(lambda: [v["reports"] for v in client.get("/situations/large/versions").json()[:1]] == [n])  # the map of all
     found: dict[str, Any] = {"reports": n, "why": _why(client), "points": _points(client), "totals": _totals(client)}
     found["one_more_report_s"] = [_one_more(client, rng, n + k, wait) for k in range(3)]

@@ -6,8 +6,8 @@ Single reports acknowledged durably (steady and as fast as they go), warm tiles,
 report to the new version that holds it, at 10,000 reports on a grid of 256 × 256. Then acknowledgement side by side:
 while nobody else asks, and while twelve clients without a key send the most expensive requests they may, one kind after
 the other and all kinds together. It must stay under ten times its quiet p99, and under a second. Last, a map of 100,000
-reports (`--only large`, `--reports N`): one more report, the first reason, vector tiles of points, figures of
-districts, and what a page loads first; see `benchmarks/large_map.py`.
+reports (`--only large`, `--reports N`, `--scores`): one more report, the first reason, vector tiles of points, figures
+of districts, and what a page loads first; see `benchmarks/large_map.py`.
 """
 
 import argparse
@@ -149,7 +149,9 @@ def _percentiles(took: list[float]) -> dict[str, float]:
     }
 
 
-def measure(database: str, seconds: float, only: str | None = None, reports: int = LARGE) -> dict[str, Any]:
+def measure(
+    database: str, seconds: float, only: str | None = None, reports: int = LARGE, *, scores: bool = False
+) -> dict[str, Any]:
     engine = open_database(database)
     key = Keys(engine).create("load", Role.admin)
     engine.dispose()
@@ -165,7 +167,7 @@ def measure(database: str, seconds: float, only: str | None = None, reports: int
             _wait(lambda: client.get("/health").is_success)
             client.timeout = 300
             if only == "large":
-                return found | {"large": large_map.measure(client, reports, REGION, _wait)}
+                return found | {"large": large_map.measure(client, reports, REGION, _wait, scores=scores)}
             client.post("/situations", json=FLOOD | {"id": "map"}).raise_for_status()
             rng = np.random.default_rng(0)
             rows = [json.loads(report(rng, str(i))) for i in range(10_000)]
@@ -188,7 +190,7 @@ def measure(database: str, seconds: float, only: str | None = None, reports: int
             _more_versions(client, rng)
             found["acknowledgement"] = acknowledgement(port, key, seconds)
             if only is None:
-                found["large"] = large_map.measure(client, reports, REGION, _wait)
+                found["large"] = large_map.measure(client, reports, REGION, _wait, scores=scores)
     finally:
         server.terminate()
         server.wait(60)
@@ -229,10 +231,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--only", choices=["acknowledgement", "large"], help="leave out the other measurements")
     parser.add_argument("--reports", type=int, default=LARGE, help="of the large map")
+    parser.add_argument("--scores", action="store_true", help="of the large map, some sources send probabilities")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
-        result = measure(given.database or f"{folder}/workspace.db", given.seconds, given.only, given.reports)
+        result = measure(
+            given.database or f"{folder}/workspace.db", given.seconds, given.only, given.reports, scores=given.scores
+        )
     print(json.dumps(result, indent=None if given.json else 1))
     held = [result["acknowledgement"]["holds"]] if "acknowledgement" in result else []
     held += result["large"]["holds"].values() if "large" in result else []

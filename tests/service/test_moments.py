@@ -14,6 +14,7 @@ from crowdfield import geography, pipeline
 from crowdfield.data import Reports
 from crowdfield.service import fit, moments, operations, tiles
 from crowdfield.service.maps import MapArrays
+from crowdfield.service.schemas import GRADES_WITHOUT_ORDER
 from crowdfield.service.settings import Settings
 
 WEST, SOUTH, EAST, NORTH = REGION
@@ -277,6 +278,37 @@ class TestMapsThatChange:
         assert made["moving"] and made["access"] == "trusted"
         space.fit()
         assert len(space.service.store.version(made["id"]).info["moments"]) > 5
+
+    def test_the_preview_says_what_a_map_that_moves_does_not_use(self, make_workspace):
+        admin = make_workspace().client("admin")
+        rows = front(12, np.random.default_rng(3))
+        said = ("minor", "moderate", "major")
+        lines = [
+            f"{r['longitude']},{r['latitude']},{said[i % 3]},0.2,0.3,0.5,{iso(r['time']) if i > 3 else ''}"
+            for i, r in enumerate(rows)
+        ]
+        table = "\n".join(["longitude,latitude,label,p_minor,p_moderate,p_major,time", *lines]).encode()
+        for moving in (True, False):
+            given = {"files": {"file": ("d.csv", table)}, "data": {"plan": json.dumps({"moving": moving})}}
+            notes = " ".join(admin.post("/import/preview", **given).json()["notes"])
+            assert ("4 of 12 reports have no time" in notes) == moving
+            assert ("12 reports have probabilities" in notes) == moving
+            assert (GRADES_WITHOUT_ORDER in notes) == moving
+        refused = {"files": {"file": ("d.csv", table)}, "data": {"plan": json.dumps({"moving": True, "silence": 1.0})}}
+        assert admin.post("/import", **refused).status_code == 422
+
+
+def test_grades_on_a_map_that_moves_are_said_to_have_no_order(make_workspace):
+    space = make_workspace()
+    admin = space.client("admin")
+    admin.post("/situations", json=MOVING | {"states": ["minor", "moderate", "major"]}).raise_for_status()
+    rows = [
+        row | {"label": ("minor", "moderate", "major")[i % 3]}
+        for i, row in enumerate(front(20, np.random.default_rng(2)))
+    ]
+    admin.post("/situations/flood/reports", json=rows).raise_for_status()
+    space.fit()
+    assert GRADES_WITHOUT_ORDER in space.service.store.version("flood").info["remarks"]
 
 
 def test_the_map_of_readers_depends_on_days_only(make_workspace):

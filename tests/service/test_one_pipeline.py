@@ -232,3 +232,42 @@ def test_the_region_of_a_file_lies_on_its_cells(tmp_path):
         region = geography.covered(grid, places)
         assert all(region.holds(*place) for place in places.tolist())
         assert (grid.index(geography.transform(places, geography.WGS84, str(grid.crs))) >= 0).all()
+
+
+@pytest.mark.parametrize("states", [["dry", "flooded"], ["flooded", "dry"]])
+def test_a_map_shows_each_state_where_it_is_reported_in_whatever_order_states_are_named(make_workspace, states):
+    """The model puts the state in question second; arrays, tiles and matrices keep the order of the map."""
+    space = make_workspace()
+    admin = space.client("admin")
+    place = {"region": [-72.6, 18.2, -72.0, 18.8], "columns": 16, "model": {"lengthscale": 6300.0}}
+    admin.post("/situations", json={"id": "a", "title": "A", "states": states, **place}).raise_for_status()
+    rng = np.random.default_rng(0)
+    rows = [
+        {"longitude": x, "latitude": y, "label": "flooded" if x > -72.3 else "dry", "source": f"s{i % 5}", "id": str(i)}
+        for i, (x, y) in enumerate(rng.uniform((-72.55, 18.25), (-72.05, 18.75), (60, 2)).tolist())
+    ]
+    admin.post("/situations/a/reports", json=rows).raise_for_status()
+    space.fit()
+    west, east = (admin.get(f"/situations/a/point/{x},18.5").json()["probability"] for x in (-72.5, -72.1))
+    assert west["dry"] > 0.8 and east["flooded"] > 0.8
+    assert np.log(east["flooded"] / east["dry"]) == pytest.approx(
+        admin.get("/situations/a/point/-72.1,18.5?state=flooded").json()["why"]["total"], abs=0.3
+    )
+    (source, *_) = admin.get("/sources?situation=a").json()["sources"]
+    assert np.diag(np.asarray(source["confusion"])).min() > 0.6
+    # The same after a further report, which continues the model.
+    admin.post("/situations/a/reports", json=rows[0] | {"id": "new"}).raise_for_status()
+    space.fit()
+    assert admin.get("/situations/a/point/-72.1,18.5").json()["probability"]["flooded"] > 0.8
+
+
+def test_a_file_whose_labels_tell_nothing_is_about_the_rarer_one_through_both_doors(make_workspace, tmp_path):
+    path = crowd(tmp_path / "flood.csv", 60, np.linspace(0.6, 0.95, 8))
+    # Words that mean nothing; the first is the rarer one.
+    path.write_text(path.read_text().replace("dry", "shallow well").replace("flooded", "deep well"))
+    compared = doors.compare(path, "{}")
+    assert compared["agrees"], compared
+    labels = [line.rpartition(",")[2] for line in path.read_text().splitlines()[1:]]
+    rarer = min(set(labels), key=labels.count)
+    made = by_import(make_workspace(), path)
+    assert made["positive"] == rarer

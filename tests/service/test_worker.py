@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from tests.service.workspace import FLOOD, HERE, fit_all, worker_here
 
+import crowdfield as cf
 from crowdfield import pipeline
 from crowdfield.errors import NumericalError
 from crowdfield.models import comparison
@@ -453,7 +454,7 @@ def test_a_fit_that_gets_worse_while_it_settles_begins_again(monkeypatch, astray
     assert not model.converged_
     best = pipeline.settle(copy.deepcopy(model), 500).bound_
 
-    def settle(model, sweeps):
+    def settle(model, sweeps, progress=None):
         if isinstance(astray, Exception):
             raise astray
         model.bound_ = astray
@@ -468,6 +469,25 @@ def test_a_fit_that_gets_worse_while_it_settles_begins_again(monkeypatch, astray
     monkeypatch.setattr(pipeline, "learn", learn)
     rested = fit.map_of_log(situation, ledger, effort=Effort(searched=40))
     assert rested is not None and learn.call_count == 2 and rested[0].info["rested"]
+
+
+def test_sweeps_that_only_let_a_map_settle_are_given_up_for_a_report():
+    """By the instrument model, where the rest of them may take seconds."""
+    X, y, sources = cf.testing.example_crowd()
+    model = cf.HeatmapBCC(reports_model="instrument", lengthscale=4.0, max_iter=3)
+    with pytest.warns(cf.errors.ConvergenceWarning):
+        model.fit(X, y, sources)
+    before = model.posterior_.copy()
+    asked = []
+
+    def interrupted():
+        asked.append(True)
+        return len(asked) > 2
+
+    kept = fit.Previous(5, model, 100)
+    found = fit._settled(kept, interrupted)
+    assert found.cut_short and len(asked) == 3 and (found.model.posterior_ == before).all()
+    assert fit._settled(kept, fit.never).model.n_iter_ > 3
 
 
 @pytest.mark.parametrize(("searched", "largest", "most"), [(10, 2_000, 12), (10, 11, 11), (40, 2_000, 40)])

@@ -268,7 +268,8 @@ class _Survey(NamedTuple):
 
     def without_reports(self, problem: Problem) -> InstrumentSetup:
         nothing = np.empty(0, dtype=np.int64)
-        return InstrumentSetup(problem, problem.X[:0], nothing, self.order, nothing, nothing.astype(bool), None)
+        crowd = nothing.astype(bool)
+        return InstrumentSetup(problem, problem.X[:0], nothing, self.order, nothing, nothing, crowd, None)
 
 
 def _survey(setup: InstrumentSetup) -> _Survey:

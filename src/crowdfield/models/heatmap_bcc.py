@@ -327,7 +327,29 @@ class HeatmapBCC(MapQueries):
         labels = list(self.labels_seen_)
         new, _ = validated_reports(self, X, y, sources, states=list(self.classes_), labels=labels, reset=False)
         new = _with_columns(new, tuple(self.classes_.tolist()), accuracy, areas, scores, counts)
-        learning.learn(self, self.reports_.join(new), tuple(self.classes_.tolist()), self._gold_, warm=True)
+        joined, states = self.reports_.join(new), tuple(self.classes_.tolist())
+        learning.learn(self, joined, states, self._gold_, warm=True, added=len(new))
+        return self
+
+    def resume(self, progress: Callable[[int, float, float], None] | None = None) -> Self:
+        """Go on with a fit that had not converged, for at most `max_iter` more sweeps.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called after each sweep with its number, the objective and the largest change. If it raises an exception,
+            the fit ends, and the estimator stays as it was.
+
+        Examples
+        --------
+        With `model` of the class's example:
+
+        >>> bool(model.resume().converged_)
+        True
+        """
+        check_is_fitted(self, "classes_")
+        states = tuple(self.classes_.tolist())
+        learning.learn(self, self.reports_, states, self._gold_, warm=True, progress=progress)
         return self
 
     def forget(self, source: Hashable = None, rows: ArrayLike | None = None) -> Self:

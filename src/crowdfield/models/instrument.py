@@ -15,11 +15,12 @@ from crowdfield.data import Reports
 from crowdfield.data.sites import distinct_places
 from crowdfield.errors import InputError
 from crowdfield.inference.explain import Shares
-from crowdfield.inference.instrument import bases, fitting, link, responses
+from crowdfield.inference.instrument import bases, fitting, link, responses, updating
 from crowdfield.inference.instrument import model as instrument
 from crowdfield.inference.instrument.fitting import Observed, Prior, State
 from crowdfield.inference.instrument.influence import influence
 from crowdfield.inference.instrument.iterate import Policy, Settled
+from crowdfield.inference.instrument.kept import News
 from crowdfield.inference.instrument.linear import Columns, Design
 from crowdfield.inference.instrument.link import Checks, Link
 from crowdfield.inference.instrument.methods import AnyObserved, method_for
@@ -28,6 +29,7 @@ from crowdfield.inference.instrument.sampling import Sampled
 from crowdfield.inference.instrument.selection import Reported
 from crowdfield.inference.instrument.several import scores as contrasts
 from crowdfield.inference.instrument.several.observed import Observed as SeveralObserved
+from crowdfield.inference.instrument.unsure_variances import Unsure, Widening
 from crowdfield.inference.threads import one_blas_thread
 from crowdfield.models import inexact, scored
 from crowdfield.models import sources as sources_
@@ -55,6 +57,7 @@ class InstrumentSetup(NamedTuple):
     place: NDArray[np.int64]  # [N] the place of every thing reported on
     order: NDArray[np.int64]  # [L] labels in the model's order: the states' own first
     thing: NDArray[np.int64]  # [R] what every report is about
+    source: NDArray[np.int64]  # [R] and by whom
     crowd: NDArray[np.bool_]  # [R] labels by sources that are not trusted to see the truth
     covariates: Covariates | None
 
@@ -121,7 +124,7 @@ def set_up(
     columns = Columns(covariates, 0 if covariates is None else covariates.count, offset)
     prior = Prior(float(model.scale_shape), scale_rate(model, SCALE_RATE))
     problem = Problem(X, rows, observed, columns, prior, kernel, model.engine, model.random_state)
-    return InstrumentSetup(problem, np.asarray(places), thing, order, site, crowd, covariates)
+    return InstrumentSetup(problem, np.asarray(places), thing, order, site, reports.source, crowd, covariates)
 
 
 def _observed(
@@ -215,15 +218,27 @@ def warm_start(before: AnyFitted, old: InstrumentSetup, new: InstrumentSetup) ->
     """
     if before.state.theta.shape[1] != new.problem.observed.parameters:
         return None
-    position = np.full(len(old.place), -1)
-    if new.places.shape[1] < old.places.shape[1]:
-        return instrument.extended(before.state, position, len(new.place), new.problem.observed.n_sources)
-    where = find_sites(new.places, inexact.with_site_columns(new.places, old.places[old.place]))
-    if len(new.place) == len(new.places):
-        position = where
-    state = before.state
     S = new.problem.observed.n_sources
-    return instrument.extended(state, position, len(new.place), S)
+    return instrument.extended(before.state, _positions(old, new), len(new.place), S)
+
+
+def _positions(old: InstrumentSetup, new: InstrumentSetup) -> NDArray[np.int64]:
+    """The new number of everything that the earlier fit had reports on; −1 where it has none."""
+    several = len(new.place) != len(new.places)  # at some place
+    if several or new.places.shape[1] < old.places.shape[1]:
+        return np.full(len(old.place), -1)
+    return find_sites(new.places, inexact.with_site_columns(new.places, old.places[old.place]))
+
+
+def updated(
+    before: AnyFitted | Sampled, old: InstrumentSetup, new: InstrumentSetup, added: int, policy: Policy
+) -> Fitted | None:
+    """The earlier fit with the last `added` reports, at a cost that depends on them; None where all reports should be
+    passed over again."""
+    if isinstance(before, Sampled) or not 0 < added <= updating.MOST_NEW * len(new.thing):
+        return None
+    news = News(_positions(old, new), new.thing[-added:], new.source[-added:])
+    return updating.update(before, new.problem, news, policy)
 
 
 def posterior(setup: InstrumentSetup, fitted: AnyFitted | Sampled) -> Array:
@@ -364,9 +379,12 @@ def restore(model: HeatmapBCC, posed: Any, read: Any) -> tuple[InstrumentSetup, 
         basis = bases.choose(problem.engine, problem.kernel, problem.X, problem.rng(), size)
         design = Design(basis, problem.columns, problem.X)
         at = method_for(problem.observed, design, problem.prior).evaluate(read.state)
-        settled = Settled(at, [at.objective], 0, True, 0.0)
+        settled = Settled(at, [at.objective], 0, read.learned["converged_"], 0.0)
         policy = Policy(tol=model.tol, max_iter=model.max_iter)
-        return setup, instrument.finished(problem, design, settled, policy)
+        unsure = read.unsure
+        if unsure is not None and len(unsure.field.grown) != design.size:
+            unsure = None  # of other features than those that this version chooses
+        return setup, instrument.finished(problem, design, settled, policy, unsure)
 
 
 def state_arrays(model: HeatmapBCC) -> dict[str, Any]:
@@ -386,7 +404,35 @@ def state_arrays(model: HeatmapBCC) -> dict[str, Any]:
     }
     if model._tasks is not None:
         arrays["tasks"] = model._tasks
-    return arrays
+    kept = getattr(model._instrument, "kept", None)
+    return arrays if kept is None or kept.unsure is None else arrays | _unsure_arrays(kept.unsure)
+
+
+def _unsure_arrays(unsure: Unsure) -> dict[str, Array]:
+    """What the uncertainty of the variances adds to intervals: of many reports it takes several fits to find it."""
+    return {
+        "unsure_field_grown": unsure.field.grown,
+        "unsure_field_moved": unsure.field.moved,
+        "unsure_sources_grown": unsure.sources.grown,
+        "unsure_sources_moved": unsure.sources.moved,
+        "unsure_covariance": unsure.covariance,
+        "unsure_variances": np.array([unsure.expected.smooth, unsure.expected.nugget]),
+        "unsure_population": unsure.expected.population.variance,
+    }
+
+
+def read_unsure(arrays: Mapping[str, Any]) -> Unsure | None:
+    """The same from the arrays of a file; None where it has none."""
+    if "unsure_covariance" not in arrays:
+        return None
+    smooth, nugget = arrays["unsure_variances"].tolist()
+    population = responses.Population(arrays["population_mean"], arrays["unsure_population"])
+    return Unsure(
+        Widening(arrays["unsure_field_grown"], arrays["unsure_field_moved"]),
+        Widening(arrays["unsure_sources_grown"], arrays["unsure_sources_moved"]),
+        arrays["unsure_covariance"],
+        fitting.Variances(smooth, nugget, population),
+    )
 
 
 def read_state(arrays: Mapping[str, Any]) -> State:

@@ -108,7 +108,7 @@ def keep_instrument(
     strength = 2.0 + model._reports_by_source()[:, None, None] / 2.0
     model.alpha_ = model.confusion_ * strength
     settled, variances = fitted.settled, fitted.state.variances
-    if not settled.converged:
+    if not settled.converged and settled.n_iter:  # not when a file is read
         _warn_not_converged(settled.n_iter, settled.change)
     model.scale_ = np.array([1.0 / variances.smooth])
     model.lengthscale_ = setup.problem.kernel.lengthscales(model.places_.shape[1]).copy()

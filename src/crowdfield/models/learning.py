@@ -16,10 +16,11 @@ from crowdfield.inference import lengthscale_selection, sampling, selection
 from crowdfield.inference.blur import coordinates
 from crowdfield.inference.communities import Communities
 from crowdfield.inference.community_sampling import CommunityPrior
+from crowdfield.inference.instrument.fitting import Progress
 from crowdfield.inference.instrument.fitting import State as InstrumentState
 from crowdfield.inference.instrument.iterate import Policy
+from crowdfield.inference.instrument.model import AnyFitted, with_learned_lengthscale
 from crowdfield.inference.instrument.model import fit as fit_instrument
-from crowdfield.inference.instrument.model import with_learned_lengthscale
 from crowdfield.inference.instrument.sampling import Sampled
 from crowdfield.inference.instrument.sampling import run as sample_instrument
 from crowdfield.inference.instrument.selection import Learned
@@ -53,11 +54,15 @@ def learn(
     gold: problem.Gold,
     *,
     warm: bool = False,
+    added: int = 0,
     tasks: NDArray[np.int64] | None = None,
+    progress: Progress | None = None,
 ) -> None:
     """Fit the estimator to these reports. A fit that fails leaves the estimator as it was.
 
-    warm: start from what was learned before. tasks [R]: what every report is about, where several things share a place.
+    warm: start from what was learned before, to which the last `added` reports are new. tasks [R]: what every report is
+    about, where several things share a place. progress: called after each sweep with its number, the objective and the
+    largest change.
     """
     warn_about_one_label(reports)
     reports = inexact.rounded(reports)
@@ -66,23 +71,32 @@ def learn(
     counted.refuse(model, reports)
     given = FitInput(problem.pose(model, reports, states, gold), reports, states, gold, tasks)
     with quiet_blas(given.posed.data.n_sites):
-        _learn(model, given, warm)
+        _learn(model, given, _From(warm, added, progress))
 
 
-def _learn(model: HeatmapBCC, given: FitInput, warm: bool) -> None:
+class _From(NamedTuple):
+    """What a fit goes on from, and who is told of its sweeps."""
+
+    warm: bool
+    added: int = 0  # reports that are new since
+    progress: Progress | None = None
+
+
+def _learn(model: HeatmapBCC, given: FitInput, start: _From) -> None:
     """Choose a model of reports and fit it; the other one if that fails."""
-    reports, choice = given.reports, reports_model.choose(model, given, warm)
+    reports, warm = given.reports, start.warm
+    choice = reports_model.choose(model, given, warm)
     kept = warm and choice.model != "compare" and _few_have_come(model, len(reports))
     if kept:
         given = given._replace(posed=_with_kept_hyperparameters(model, given.posed))
     attempt = _Attempt("one_state" if choice.model == "one_state" else "instrument", choice.why)
     try:
         attempt = _prepared(model, given, choice, warm)
-        _fit(model, given, attempt, warm)
+        _fit(model, given, attempt, start if kept else start._replace(added=0))
     except FAILURES as failure:
         if not choice.is_open:
             raise
-        attempt = _fall_back(model, given, attempt, failure, warm)
+        attempt = _fall_back(model, given, attempt, failure, start._replace(added=0))
     model.reports_model_reason_ = attempt.why
     model.model_comparison_ = attempt.compared
     if attempt.compared is not None:
@@ -139,27 +153,27 @@ def _prepared(model: HeatmapBCC, given: FitInput, choice: reports_model.Choice, 
     return _Attempt("instrument", why, _prepare_instrument(model, given, setup, warm), compared)
 
 
-def _fit(model: HeatmapBCC, given: FitInput, attempt: _Attempt, warm: bool) -> None:
+def _fit(model: HeatmapBCC, given: FitInput, attempt: _Attempt, start: _From) -> None:
     if attempt.prepared is not None:
-        _learn_instrument(model, given, attempt.prepared)
+        _learn_instrument(model, given, attempt.prepared, start)
     elif model.inference == "gibbs":
         _sample_one_state(model, given)
     else:
         posed = given.posed if attempt.kernel is None else given.posed.with_kernel(attempt.kernel)
         if attempt.separate:
             posed = replace(posed, communities=None)
-        _learn_one_state(model, given._replace(posed=posed), warm)
+        _learn_one_state(model, given._replace(posed=posed), start)
 
 
-def _fall_back(model: HeatmapBCC, given: FitInput, failed: _Attempt, failure: Exception, warm: bool) -> _Attempt:
+def _fall_back(model: HeatmapBCC, given: FitInput, failed: _Attempt, failure: Exception, start: _From) -> _Attempt:
     """Fit the other model of reports, and say so."""
     other: ReportsModel = "one_state" if failed.model == "instrument" else "instrument"
     name, failed_name = reports_model.IN_WORDS[other], reports_model.IN_WORDS[failed.model]
     try:
         prepared = None
         if other == "instrument":
-            prepared = _prepare_instrument(model, given, _set_up_instrument(model, given), warm)
-        _fit(model, given, _Attempt(other, "", prepared), warm)
+            prepared = _prepare_instrument(model, given, _set_up_instrument(model, given), start.warm)
+        _fit(model, given, _Attempt(other, "", prepared), start)
     except FAILURES as again:
         raise NumericalError(
             f"neither model of reports could be fitted. The {failed_name}: {failure}. The {name}: {again}."
@@ -173,13 +187,13 @@ def _fall_back(model: HeatmapBCC, given: FitInput, failed: _Attempt, failure: Ex
 # --- the one-state model --------------------------------------------------------------------------------------------
 
 
-def _learn_one_state(model: HeatmapBCC, given: FitInput, warm: bool) -> None:
+def _learn_one_state(model: HeatmapBCC, given: FitInput, begin: _From) -> None:
     posed = given.posed
-    start = _warm_start(model, posed) if warm else None
+    start = _warm_start(model, posed) if begin.warm else None
     found = lengthscale_selection.learn(posed, start) if posed.free else None
     if found is not None:
         posed, start = found.posed, found.start
-    solved = selection.solve(posed, start, max_iter=model.max_iter, tol=model.tol)
+    solved = selection.solve(posed, start, max_iter=model.max_iter, tol=model.tol, progress=begin.progress)
     learned.keep_input(model, given._replace(posed=posed))
     learned.keep_fit(model, solved, solved.solver.responsibilities(solved.fit.q))
     if found is not None:
@@ -241,9 +255,10 @@ def _prepare_instrument(model: HeatmapBCC, given: FitInput, setup: instrument.In
     return _Prepared(setup._replace(problem=found), start, lengthscale)
 
 
-def _learn_instrument(model: HeatmapBCC, given: FitInput, prepared: _Prepared) -> None:
+def _learn_instrument(model: HeatmapBCC, given: FitInput, prepared: _Prepared, start: _From) -> None:
     setup = prepared.setup
-    sampled = fitted = None
+    sampled = None
+    fitted: AnyFitted | None = None
     with one_blas_thread():
         if model.inference == "gibbs":
             sampled = sample_instrument(setup.problem)
@@ -251,7 +266,10 @@ def _learn_instrument(model: HeatmapBCC, given: FitInput, prepared: _Prepared) -
             # Steps that also update the variances are sweeps as well.
             sweeps = min(Policy().variance_sweeps, model.max_iter)
             policy = Policy(tol=model.tol, max_iter=model.max_iter, variance_sweeps=sweeps)
-            fitted = fit_instrument(setup.problem, prepared.start, policy)
+            if start.added and prepared.start is not None:
+                fitted = instrument.updated(model._instrument, model._setup, setup, start.added, policy)
+            if fitted is None:
+                fitted = fit_instrument(setup.problem, prepared.start, policy, progress=start.progress)
     learned.keep_input(model, given._replace(posed=given.posed.with_kernel(setup.problem.kernel)))
     model._tasks = given.tasks
     if prepared.lengthscale is not None:

@@ -50,6 +50,7 @@ class Stored(NamedTuple):
     posterior: Array  # [N, J]
     learned: dict[str, Any]  # attributes by name
     tasks: Any = None  # [R] what every report is about, where several things share a place
+    unsure: Any = None  # of a large fit of the instrument model: the uncertainty of the variances
 
 
 def save(model: HeatmapBCC, path: str | os.PathLike[str]) -> None:
@@ -188,6 +189,7 @@ def _restore(cls: type[Model], header: dict[str, Any], arrays: dict[str, Any], c
             arrays["posterior"],
             learned,
             arrays.get("tasks"),
+            instrument.read_unsure(arrays),
         ),
     )
     return model

@@ -80,10 +80,9 @@ def update(model: Any, reports: Reports, *, sweeps: int, tolerance: float) -> An
     return model.partial_fit(**as_arguments(model, reports))
 
 
-def settle(model: Any, sweeps: int) -> Any:
-    """The same model after at most `sweeps` more sweeps over its reports."""
-    hold(model).set_params(max_iter=sweeps)
-    return model.forget(rows=np.empty(0, dtype=np.int64))
+def settle(model: Any, sweeps: int, progress: Callable[[int, float, float], None] | None = None) -> Any:
+    """The same model after at most `sweeps` more sweeps over its reports; progress as in `HeatmapBCC.resume`."""
+    return hold(model).set_params(max_iter=sweeps).resume(progress)
 
 
 def _fitted(model: Any, reports: Reports) -> Any:

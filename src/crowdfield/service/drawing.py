@@ -1,7 +1,8 @@
 """From a fitted model to the arrays of a map version, in as many cells as the effort allows."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ def draw(model: Any, situation: Situation, effort: Effort) -> Heatmap:
     if model is not None:
         grid = effort.grid_to_draw(situation.grid, len(situation.states), lambda: _seconds_per_cell(model, situation))
         counts = np.zeros(grid.shape, dtype=np.int64)
-        return pipeline.make_map(model, grid, counts, field_only=not shows_reports(situation, grid))
+        made = pipeline.make_map(model, grid, counts, field_only=not shows_reports(situation, grid))
+        return in_order(made, situation.states)
     # No reports: every state is as probable as the others, and nothing is known.
     grid = effort.grid_to_draw(situation.grid, len(situation.states), lambda: 0.0)
     shape = (*grid.shape, len(situation.states))
@@ -38,7 +40,21 @@ def draw_moment(
     grid = coarser(situation.grid, drawn["rows"], drawn["columns"])
     shown = moments.at_moment(model, info, moment)
     heatmap = pipeline.make_map(shown, grid, np.zeros(grid.shape, dtype=np.int64), field_only=True)
-    return packed_map(heatmap, cells)
+    return packed_map(in_order(heatmap, situation.states), cells)
+
+
+def in_order(heatmap: Heatmap, states: Sequence[str]) -> Heatmap:
+    """A map with its states in this order. A model may have another one: of two states it takes the one in question to
+    be the second."""
+    columns = [heatmap.states.index(state) for state in states]
+    prior_sd = [heatmap.metadata["prior_sd"][j] for j in columns]
+    return replace(
+        heatmap,
+        states=tuple(states),
+        probability=heatmap.probability[..., columns],
+        sd=heatmap.sd[..., columns],
+        metadata={**heatmap.metadata, "prior_sd": prior_sd},
+    )
 
 
 def packed_map(heatmap: Heatmap, cells: NDArray[np.int32]) -> bytes:

@@ -33,7 +33,7 @@ from crowdfield.service.drawing import draw, packed_map, shows_reports
 from crowdfield.service.effort import UNLIMITED, Effort, describe_limits
 from crowdfield.service.journal import Ledger
 from crowdfield.service.records import LAYOUT, SHOWS_REPORTS, Published, Situation
-from crowdfield.service.schemas import finite
+from crowdfield.service.schemas import GRADES_WITHOUT_ORDER, finite
 from crowdfield.silence import SOURCE as SILENCE
 
 log = logging.getLogger("crowdfield.worker")
@@ -222,7 +222,7 @@ def _published(
         reports=len(metres),
         seconds=time.perf_counter() - began,
         arrays=packed_map(heatmap, cells),
-        sources=_sources(model),
+        sources=_sources(model, situation),
         suggestions=_suggestions(shown, heatmap),
         info=about | {name: finite(value) for name, value in heatmap.metadata.items()},
         model=_saved(model),
@@ -266,6 +266,7 @@ def settings_of(situation: Situation, ledger: Ledger, sources: Sequence[str]) ->
         inference=options["inference"],
         communities=options["communities"],
         states=situation.states,
+        positive=situation.question,
         grades="none" if situation.grades is None else "auto",
         labels=situation.labels,
         sources=certain | ledger.trust,
@@ -294,6 +295,8 @@ def _fitted(
     if said.is_score.any() and not reads_scores:
         said = replace(said, score=None)
         warnings.warn(SCORES_NOT_READ, DataWarning, 2)
+    if situation.moving and situation.grades is not None:
+        warnings.warn(GRADES_WITHOUT_ORDER, DataWarning, 2)
     settings = settings_of(situation, ledger, said.sources)
     if settings.silence is not None:
         # A few reports of the opposite, such as those of places that somebody has checked, do not end it.
@@ -330,12 +333,21 @@ def _has_columns_of(model: Any, said: Reports) -> bool:
     return bool(model.places_.shape[1] == said.places.shape[1])
 
 
-def _swept(model: Any, sweeps: int) -> Any | None:
+class _Interrupted(Exception):
+    """New reports came in during sweeps that were only to converge further."""
+
+
+def _swept(model: Any, sweeps: int, interrupted: Callable[[], bool] = never) -> Any | None:
     """The model after more sweeps; None where they make it worse: a fit that cannot go on from its last state starts
-    from the prior, for which these sweeps are too few."""
+    from the prior, for which these sweeps are too few. `_Interrupted` leaves the model as it was."""
     before = model.bound_
+
+    def ask(sweep: int, objective: float, change: float) -> None:
+        if interrupted():
+            raise _Interrupted
+
     try:
-        model = pipeline.settle(model, sweeps)
+        model = pipeline.settle(model, sweeps, ask)
     except np.linalg.LinAlgError:
         log.warning("a fit that was to settle failed; it begins again", exc_info=True)
         return None
@@ -346,13 +358,20 @@ def _swept(model: Any, sweeps: int) -> Any | None:
 
 
 def _settled(previous: Previous, interrupted: Callable[[], bool]) -> Fit | None:
-    """A round of sweeps for a map that was published before it had converged, a few at a time, so that new reports need
-    not wait for all of them. None if the fit must begin again."""
+    """A round of sweeps for a map that was published before it had converged. New reports need not wait for all of
+    them. None if the fit must begin again."""
     model = previous.model
-    for _ in range(ROUND // FEW_SWEEPS):
+    # To complete a fit of the instrument model takes as long as several sweeps: it is done once, and these can be
+    # interrupted.
+    instruments = model.reports_model_ == "instrument"
+    at_once = ROUND if instruments else FEW_SWEEPS
+    for _ in range(ROUND // at_once):
         if model.converged_:
             break
-        model = _swept(model, FEW_SWEEPS)
+        try:
+            model = _swept(model, at_once, interrupted if instruments else never)
+        except _Interrupted:
+            return Fit(previous.model, False, previous.searched, cut_short=True)
         if model is None:
             return None
         if interrupted():
@@ -428,12 +447,13 @@ def _sweep_until_deadline(model: Any, began: float, effort: Effort, most: int) -
     return model
 
 
-def _sources(model: Any, level: float = 0.95) -> list[dict[str, Any]]:
+def _sources(model: Any, situation: Situation, level: float = 0.95) -> list[dict[str, Any]]:
     """How reliable each source is, those with the most reports first, as JSON values."""
     if model is None:
         return []
     table = model.source_table(level).sort_values(["reports", "source"], ascending=[False, True])
-    alpha = dict(zip(model.sources_seen_.tolist(), np.asarray(model.alpha_), strict=True))
+    order = [model.classes_.tolist().index(state) for state in situation.states]  # the model may have another one
+    alpha = dict(zip(model.sources_seen_.tolist(), np.asarray(model.alpha_)[:, order], strict=True))
     rows = []
     for row in table.to_dict("records"):
         if row["source"] == SILENCE:

@@ -100,6 +100,8 @@ class FitPool:
 
     def start(self, process: FitProcess, job: Job) -> None:
         process.job, process.began = job, time.monotonic()
+        for other in self.processes:
+            other.warm.discard(job.situation)  # what it keeps of this map is now older than what this process will have
         process.warm.add(job.situation)
         with suppress(OSError):  # the process has just died, which `finished` will notice
             process.connection.send_bytes(json.dumps(asdict(job)).encode())

@@ -5,6 +5,7 @@ import time
 from crowdfield import geography
 from crowdfield.data import Grid, Region
 from crowdfield.data.grade_order import order_of
+from crowdfield.data.positive import decide
 from crowdfield.errors import InputError
 from crowdfield.service.records import Situation
 from crowdfield.service.schemas import NewSituation
@@ -29,16 +30,18 @@ def build(new: NewSituation, grid: Grid | None = None) -> Situation:
     grid = grid or plan(new.region, new.columns, new.rows)
     # Grades stand in their order, so that models and maps count states alike. A prior names its states in their own.
     order = None if new.model.confusion_prior is not None else new.model.grades or order_of(new.states)
+    states = tuple(order or new.states)
+    question = str(new.positive or decide(states).state)
     return Situation(
         id=new.id,
         title=new.title,
-        states=tuple(order or new.states),
+        states=states,
         labels=tuple(new.labels or new.states),
         region=new.region,
         crs=str(grid.crs),
         extent=grid.extent,
         columns=grid.columns,
         rows=grid.rows,
-        model=new.model.model_dump() | new.options,
+        model=new.model.model_dump() | {"question": question} | new.options,
         created=time.time(),
     )

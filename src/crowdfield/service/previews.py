@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from crowdfield.data import Region
+from crowdfield.data.positive import decide
 from crowdfield.io.boxed import MOST_REJECTS
 from crowdfield.pipeline.quiet import opposite
 from crowdfield.service import uploads
@@ -19,7 +20,7 @@ from crowdfield.service.import_schemas import (
 from crowdfield.service.layouts import build, checked
 from crowdfield.service.problems import Problem
 from crowdfield.service.records import Situation
-from crowdfield.service.schemas import NO_SILENCE_IN_TIME, NewSituation, Rejected
+from crowdfield.service.schemas import GRADES_WITHOUT_ORDER, NO_SILENCE_IN_TIME, NewSituation, Rejected
 
 # What differs between rows that are rejected for the same reason: values in quotes, and numbers.
 DIFFERS = re.compile(r"""'[^']*'|"[^"]*"|-?\d+(\.\d+)?""")
@@ -42,9 +43,10 @@ def situation_of(slug: str, title: str, layout: uploads.Layout, plan: ImportPlan
         raise Problem(422, NO_SILENCE_IN_TIME)
     if plan.positive is not None and plan.positive not in layout.states:
         raise Problem(422, f"positive must be one of the states: {', '.join(layout.states)}")
+    positive = plan.positive or str(decide(layout.states, layout.counts).state)
     new = NewSituation(
         id=slug, title=title, states=layout.states, labels=layout.labels, region=layout.region, model=model,
-        positive=plan.positive, access=plan.access,
+        positive=positive, access=plan.access,
     )  # fmt: skip
     return build(new, checked(layout.grid))
 
@@ -104,12 +106,31 @@ def _preview(read: uploads.Read, situation: Situation, plan: ImportPlan, *, offe
         moving=situation.moving,
         sources=len({row["source"] for row in read.rows}),
         time=about["time"],
-        notes=about["notes"],
+        notes=[*about["notes"], *(_not_read_in_time(read, situation) if situation.moving else ())],
         region=tuple(situation.region),
         cell=max(situation.grid.cell_width, situation.grid.cell_height),
         points=_points(read, inside, [found.label for found in labels], plan),
         silence=_offer(read, situation) if offer_silence and not situation.moving else None,
     )
+
+
+def _not_read_in_time(read: uploads.Read, situation: Situation) -> list[str]:
+    """What of a file a map that moves does not use, or uses in another way than its reader may expect."""
+    notes = []
+    untimed = sum(row["time"] is None for row in read.rows)
+    if untimed:
+        notes.append(
+            f"{untimed:,} of {len(read.rows):,} reports have no time. On a map that moves they count when they are "
+            "received: now."
+        )
+    scored = sum("scores" in row for row in read.rows)
+    if scored:
+        notes.append(
+            f"{scored:,} reports have probabilities. A map that moves does not use them, only the label of each report."
+        )
+    if situation.grades is not None:
+        notes.append(GRADES_WITHOUT_ORDER)
+    return notes
 
 
 def _reasons(rejects: Sequence[Rejected]) -> list[Reason]:

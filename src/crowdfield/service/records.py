@@ -100,6 +100,13 @@ class Situation:
         return str(decide(self.states, given=said if said in self.states else None).state)
 
     @property
+    def question(self) -> str:
+        """The state that fits are about: of two states they expect it to be the rarer. It is the one that the map was
+        about when it was started, so that another choice of what is shown first changes no probability."""
+        said = self.model.get("question")
+        return str(decide(self.states, given=said if said in self.states else None).state)
+
+    @property
     def scales(self) -> list[str]:
         """The colour scale of each state: the one that was chosen, else by the state that the map is about. With two
         states a place has the same colour whichever state is shown, so a choice for one applies to both."""

@@ -201,6 +201,7 @@ MOVING = (
     "whether the state of a place changes over time, as in a flood that moves: the map then uses the times of events, "
     "shows the newest moment, and can be asked about earlier ones (`moment`)"
 )
+GRADES_WITHOUT_ORDER = "On a map that moves, grades are read as states without an order."
 NO_SILENCE_IN_TIME = "silence cannot count on a map that moves: nobody knows at which time a place was silent"
 
 

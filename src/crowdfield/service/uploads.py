@@ -288,6 +288,8 @@ class Layout:
     """The states, and answers that name none of them, such as "maybe"."""
     grades: list[str] | None
     """The states from the least to the worst, where the file says that they are grades."""
+    counts: list[int]
+    """How many reports say each state."""
 
 
 def places_of(read: Read) -> list[tuple[float, float]]:
@@ -314,4 +316,6 @@ def layout_of(read: Read, plan: ImportPlan) -> Layout:
     labels = [*states, *(label for label in read.labels if label not in named and label not in states)]
     found = read.about.get("grades") or ()
     graded = list(found) if set(found) == set(states) else None
-    return Layout(grid, plan.region or geography.covered(grid, places), states, labels, graded)
+    said = label_counts(read)
+    counts = [said.get(state, 0) for state in states]
+    return Layout(grid, plan.region or geography.covered(grid, places), states, labels, graded, counts)

@@ -455,6 +455,9 @@ def test_a_report_by_click_changes_the_map_and_says_how(live):
         click_map(page, 0.25, 0.3)
         page.wait_for_selector("#why .big b")
         assert page.is_visible("#report") and page.is_visible("#tab-why[aria-selected=true]")
+        assert page.input_value("#report-label") == ""  # nothing is said beforehand
+        page.click("#report button[type=submit]")  # the browser asks for the label
+        assert page.evaluate("document.activeElement.id") == "report-label" and newest(page) == before
         page.select_option("#report-label", "flooded")
         assert not page.is_checked("#report-trusted")  # trust is never given unasked
         page.check("#report-trusted")
@@ -464,6 +467,7 @@ def test_a_report_by_click_changes_the_map_and_says_how(live):
         said = page.inner_text("#report-outcome b")
         assert "before" in said and "now" in said
         assert newest(page) > before and not page.is_checked("#report-trusted")
+        assert page.input_value("#report-label") == ""
         ready(page)
         shot(page, "report-sent")
         page.click("#report-outcome button")
@@ -576,6 +580,9 @@ def test_an_empty_map_explains_itself_and_takes_its_first_report_by_keyboard(liv
             until(page, f"crowdfieldMap.getCenter().lng > {before} && !crowdfieldMap.isMoving()")
             page.keyboard.press("Enter")
             page.wait_for_selector("#report:not([hidden])")
+            page.focus("#report-label")
+            page.keyboard.press("f")  # the first label that begins so
+            assert page.input_value("#report-label") == "flooded"
             page.focus("#report button[type=submit]")
             page.keyboard.press("Enter")
             page.wait_for_selector("body[data-version='1']")
@@ -630,3 +637,67 @@ class TestThePageOfAVisitor:
         page.wait_for_selector("#alert:not([hidden])")
         assert "revoked" in page.inner_text("#alert")
         assert unexpected(page, "401") == []
+
+
+def test_where_all_reports_say_the_same_no_percentage_is_shown(live):
+    rows = [
+        {
+            "longitude": -72.3 + 0.01 * (i % 6),
+            "latitude": 18.5 + 0.01 * (i // 6),
+            "label": "flooded",
+            "source": f"s{i % 4}",
+        }
+        for i in range(24)
+    ]
+    with live.api() as api:
+        api.post("/situations", json=FLOOD | {"id": "same", "title": "All the same"}).raise_for_status()
+        api.post("/situations/same/reports", json=rows).raise_for_status()
+        wait(lambda: api.get("/situations/same").json()["version"])
+    try:
+        with opened(live, query="?situation=same&at=18.515,-72.275,11") as page:
+            ready(page)
+            page.focus("#map canvas")
+            page.keyboard.press("Enter")
+            page.wait_for_selector("#why .spoken")
+            assert page.inner_text("#why .big") == "Reported\n“flooded”"
+            assert "not how probable it is" in page.inner_text("#why .unknown")
+            shown = page.inner_text("#why")
+            assert "%" not in shown and "cannot show" not in shown
+            page.click("#why-numbers summary")
+            assert "rests on an assumption" in page.inner_text("#why-numbers") and "%" in page.inner_text(
+                "#why-numbers"
+            )
+            shot(page, "why-all-the-same")
+            assert serious(page) == []
+    finally:
+        with live.api() as api:
+            api.delete("/situations/same").raise_for_status()
+
+
+@pytest.mark.parametrize(("p", "prior", "said"), [(0.2, -3.0, "rare"), (0.8, 3.0, "common"), (0.8, -1.0, None)])
+def test_reasons_do_not_contradict_the_number_above_them(live, p, prior, said):
+    """Where the reports say one thing and the number another, the reasons say what counts for more."""
+    total = float(np.log(p / (1 - p)))
+    side = {"reports": 2, "sources": 1, "nearest": 300.0, "accuracy": 0.9}
+    why = {
+        "total": total, "prior": prior, "uncertainty": 0.0, "reports": [],
+        "sources": [{"source": "s1", "log_odds": total - prior, "reports": 2}],
+        "summary": {"for" if total > prior else "against": side},
+    }  # fmt: skip
+
+    def answer(route):
+        given = route.fetch().json() | {"probability": {"dry": 1 - p, "flooded": p}, "unknown": False, "known": 0.8}
+        route.fulfill(json=given | {"why": why})
+
+    with opened(live) as page:
+        ready(page)
+        page.route("**/point/**", answer)
+        page.focus("#map canvas")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#why .spoken")
+        told = page.inner_text("#why .spoken")
+        assert (
+            (f"How {said} “flooded” is on this map counts for more" in told)
+            if said
+            else ("counts for more" not in told)
+        )

@@ -154,6 +154,11 @@ def test_paper_shows_the_map_its_legend_and_where_it_comes_from(live):
         assert ((image.max(axis=-1) - image.min(axis=-1)) > 40).mean() > 0.02  # the map itself, not an empty surface
         assert (image.max(axis=-1) < 90).mean() < 0.1  # in light colours, whatever the screen has
         shot(page, "paper")
+        until(page, "document.getElementById('legend-image').complete")
+        image = np.asarray(Image.open(io.BytesIO(page.locator("#legend-image").screenshot())).convert("RGB")).astype(
+            int
+        )
+        assert ((image.max(axis=-1) - image.min(axis=-1)) > 40).mean() > 0.2  # the colours of the legend
         page.emulate_media(media="screen")
         assert page.is_hidden("#paper-map")  # the copy of the map stays on paper
         printed = page.pdf(format="A4")  # by the browser itself, which waits for no image

@@ -61,14 +61,31 @@ def expected_appearances(at: Evaluated) -> Array:
     return np.asarray(at.mean + at.nugget * pull)
 
 
+class Blocks(NamedTuple):
+    """The joint precision of field, sources and link."""
+
+    field: Array  # A [m + C, m + C]
+    between: Array  # B [m + C, p], p = S·d + J
+    parameters: Array  # C [p, p]
+
+
+def blocks(known: Information, design: Design, at: Evaluated) -> Blocks:
+    """The joint precision of field, sources and link, from the information of the reports."""
+    A = known.gram()
+    A[np.diag_indices_from(A)] += design.precision(at.state.variances.smooth)
+    return Blocks(A, known.projected(), _parameters(at, known))
+
+
 def join(observed: Observed, design: Design, at: Evaluated, appearances: Array) -> Coupled:
     """The joint covariance of field, sources and link at a converged state. appearances [N]: E[g] of every place."""
     if too_many(at.state):
-        return Coupled(at.q, at.covariance, at.state.link, at.state.variances)
-    known = observed.information(design, at.state, at.nugget, appearances)
-    A = known.gram()
-    A[np.diag_indices_from(A)] += design.precision(at.state.variances.smooth)
-    return solved(at, A, known.projected(), _parameters(at, known))
+        return held(at)
+    return solved(at, *blocks(observed.information(design, at.state, at.nugget, appearances), design, at))
+
+
+def held(at: Evaluated) -> Coupled:
+    """The covariances of field, sources and link without what they have in common."""
+    return Coupled(at.q, at.covariance, at.state.link, at.state.variances)
 
 
 def solved(at: Any, A: Array, B: Array, C: Array) -> Coupled:

@@ -128,16 +128,34 @@ def evaluate(observed: Observed, design: Design, prior: Prior, state: State) -> 
 
 def _sources(observed: Observed, state: State, sums: Sums) -> tuple[Array, Array, Array]:
     """The updated parameters of every source [S, d], their covariance [S, d, d], and the gradient [S, d]."""
-    crowd, L = state.variances.population, len(observed.scores)
-    labels = Population(crowd.mean[:L], crowd.variance[:L])
-    theta, covariance = responses.maximise(state.theta[:, :L], observed.scores, sums.answers, labels)
-    slope = responses.slope(state.theta[:, :L], observed.scores, sums.answers, labels)
-    if observed.readings is None:
-        return theta, covariance, slope
-    machines = Population(crowd.mean[L:], crowd.variance[L:])
-    scored, own = scoring.maximise(state.theta[:, L:], sums.scored, machines)
-    slopes = np.hstack([slope, scoring.slope(state.theta[:, L:], sums.scored, machines)])
-    return np.hstack([theta, scored]), scoring.joined(covariance, own), slopes
+    given = state.theta, observed.scores, sums.answers, sums.scored, state.variances.population
+    return *maximised(*given), slope(*given)
+
+
+def maximised(theta: Array, scores: Array, answers: Array, scored: Array, crowd: Population) -> tuple[Array, Array]:
+    """The mode of some sources' parameters [S, d] given what they said (`passes.Sums`), and their covariance [S, d, d]
+    if all appearances were known."""
+    L = len(scores)
+    people, machines = _halves(crowd, L)
+    labels, covariance = responses.maximise(theta[:, :L], scores, answers, people)
+    if theta.shape[1] == L:
+        return labels, covariance
+    found, own = scoring.maximise(theta[:, L:], scored, machines)
+    return np.hstack([labels, found]), scoring.joined(covariance, own)
+
+
+def slope(theta: Array, scores: Array, answers: Array, scored: Array, crowd: Population) -> Array:
+    """The gradient of the objective in the same parameters: [S, d]."""
+    L = len(scores)
+    people, machines = _halves(crowd, L)
+    of_labels = responses.slope(theta[:, :L], scores, answers, people)
+    return of_labels if theta.shape[1] == L else np.hstack([of_labels, scoring.slope(theta[:, L:], scored, machines)])
+
+
+def _halves(crowd: Population, labels: int) -> tuple[Population, Population]:
+    """The population's prior of the parameters of labels, and of those of scores."""
+    mean, variance = crowd
+    return Population(mean[:labels], variance[:labels]), Population(mean[labels:], variance[labels:])
 
 
 def log_hyperprior(variances: Variances, prior: Prior, expected: Array) -> float:

@@ -73,7 +73,7 @@ class LocalInformation:
         C[sources[:, :, None], sources[:, None, :]] += complete
         C[S * d :, S * d :] += check_info[:, 1:, 1:].sum(0)
         self.design, self.parameters = design, C
-        self._by_place = by_place  # c̃ = c / (1 + τ² Λ) [N, p]
+        self.by_place = by_place  # c̃ = c / (1 + τ² Λ) [N, p]
         self._informed = said / held  # λ̃ [N]
 
     def gram(self) -> Array:
@@ -84,13 +84,13 @@ class LocalInformation:
         """The information between the field and the parameters of sources and link: B = Σ_i φ_i c̃_iᵀ [m + C, p]."""
 
         def of(rows: slice) -> Array:
-            return np.asarray(self._by_place[rows].T @ self.design.features(rows))
+            return np.asarray(self.by_place[rows].T @ self.design.features(rows))
 
-        return np.asarray(sum(over_rows(of, self._by_place.shape[0], ROWS))).T
+        return np.asarray(sum(over_rows(of, self.by_place.shape[0], ROWS))).T
 
     def moved(self, step: Array) -> Array:
         """c̃ · step: how far a step of sources and link [p] moves the field's sites: [N]."""
-        return np.asarray(self._by_place @ step)
+        return np.asarray(self.by_place @ step)
 
 
 def _report_information(theta: Array, scores: Array, g: Array) -> Array:

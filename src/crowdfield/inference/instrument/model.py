@@ -27,6 +27,8 @@ from crowdfield.inference.instrument.coupled import Coupled
 from crowdfield.inference.instrument.fitting import Observed, Prior, Progress, State
 from crowdfield.inference.instrument.grid import APPEARANCES, Array
 from crowdfield.inference.instrument.iterate import Policy, Settled
+from crowdfield.inference.instrument.joint_information import LocalInformation
+from crowdfield.inference.instrument.kept import Kept, Moments
 from crowdfield.inference.instrument.linear import Columns, Design, Surface
 from crowdfield.inference.instrument.link import Link
 from crowdfield.inference.instrument.methods import AnyObserved, method_for
@@ -34,6 +36,7 @@ from crowdfield.inference.instrument.selection import Reported
 from crowdfield.inference.instrument.several import model as several
 from crowdfield.inference.instrument.several.model import FittedStates
 from crowdfield.inference.instrument.several.observed import Observed as SeveralObserved
+from crowdfield.inference.instrument.unsure_variances import Unsure
 from crowdfield.inference.kernels import Kernel
 from crowdfield.inference.softmax_moments import softmax_moments
 
@@ -85,6 +88,7 @@ class Fitted:
     joint: Coupled  # including the uncertainty of the variances
     site_states: Array  # [N, J] P(t = j) of everything reported on
     appearances: Array  # [N, 2] mean and variance of g there
+    kept: Kept | None = None  # what an update with few new reports need not compute again
 
     @property
     def state(self) -> State:
@@ -279,22 +283,39 @@ def fit(
     first = problem.start() if start is None else start
     method = method_for(problem.observed, design, problem.prior)
     settled = iterate.run(method, first, policy, learn=learn_variances, progress=progress)
-    return finished(problem, design, settled, policy)
+    return finished(problem, design, settled, policy, progress=progress)
 
 
-def finished(problem: Problem, design: Design, settled: Settled, policy: Policy) -> AnyFitted:
-    """Complete a converged fit: the joint covariance, and the state probabilities of everything reported on."""
+def finished(
+    problem: Problem,
+    design: Design,
+    settled: Settled,
+    policy: Policy,
+    unsure: Unsure | None = None,
+    progress: Progress | None = None,
+) -> AnyFitted:
+    """Complete a converged fit: the joint covariance, and the state probabilities of everything reported on. unsure:
+    what the uncertainty of the variances adds, where it is known from before.
+    """
     if isinstance(problem.observed, SeveralObserved):
         return several.finished(problem, design, settled)
     at = settled.at
     before = problem.observed.at_sites(at.state, at.mean, at.variance, at.nugget, at.state.link)
-    held = coupled.join(problem.observed, design, at, before[1][:, 0])
-    joint = held
-    if policy.unsure_variances:
-        joint = unsure_variances.widen(problem.observed, design, problem.prior, at, held, policy)
+    known = blocks = None
+    held = coupled.held(at)
+    if not coupled.too_many(at.state):
+        known = problem.observed.information(design, at.state, at.nugget, before[1][:, 0])
+        blocks = coupled.blocks(known, design, at)
+        held = coupled.solved(at, *blocks)
+    if policy.unsure_variances and unsure is None:
+        unsure = unsure_variances.find(problem.observed, design, problem.prior, at, held, policy, progress)
+    joint = held if unsure is None else unsure.widened(held)
     mean, variance = design.moments(joint.q)
     truth, appearances = problem.observed.at_sites(at.state, mean, variance, at.nugget, joint.link)
-    return Fitted(problem, design, settled, held, joint, truth, appearances)
+    kept = None
+    if blocks is not None and isinstance(known, LocalInformation) and not design.is_dense:
+        kept = Kept.of(at, before[1][:, 0], blocks, known.by_place, unsure, Moments(mean, variance))
+    return Fitted(problem, design, settled, held, joint, truth, appearances, kept)
 
 
 def with_learned_lengthscale(

@@ -67,6 +67,11 @@ class Observed(NamedTuple):
         """The votes at some places, sparse [n, S·L]; slicing takes as long as a product with few places."""
         return self.votes if rows == slice(0, self.n_sites) else self.votes[rows]
 
+    @property
+    def n_reports(self) -> int:
+        """The number of labels and scores; equal labels by one source about one place may count as one."""
+        return int(self.votes.nnz) + (0 if self.readings is None else len(self.readings.site))
+
     def with_reports(
         self,
         site: NDArray[np.int64],
@@ -94,6 +99,15 @@ class Observed(NamedTuple):
         position[kept] = np.arange(len(kept))
         readings = None if self.readings is None else self.readings.at_places(position)
         return self._replace(votes=self.votes[kept], checks=checks, readings=readings)
+
+    def at_rows(self, rows: NDArray[np.int64]) -> Observed:
+        """All reports about some places, which are renumbered; rows in rising order."""
+        position = np.full(self.n_sites, -1)
+        position[rows] = np.arange(len(rows))
+        here = position[self.checks.site] >= 0
+        checks = Checks(position[self.checks.site[here]], self.checks.said[here])
+        readings = None if self.readings is None else self.readings.at_places(position)
+        return self._replace(votes=self.votes[rows], checks=checks, readings=readings)
 
     @property
     def functions(self) -> int:

@@ -26,7 +26,7 @@ from scipy.special import digamma, polygamma
 
 from crowdfield.inference.instrument import coupled, fitting, iterate
 from crowdfield.inference.instrument.coupled import Coupled
-from crowdfield.inference.instrument.fitting import Evaluated, Observed, Prior, State, Variances
+from crowdfield.inference.instrument.fitting import Evaluated, Observed, Prior, Progress, State, Variances
 from crowdfield.inference.instrument.grid import Array
 from crowdfield.inference.instrument.iterate import log_variances
 from crowdfield.inference.instrument.linear import Design
@@ -48,23 +48,29 @@ class Converged(NamedTuple):
     theta: Array  # [S, d]
 
 
-def widen(
-    observed: Observed, design: Design, prior: Prior, at: Evaluated, joint: Coupled, policy: iterate.Policy
-) -> Coupled:
-    """The joint covariance with that of the variances in it, and the expected variances."""
+def find(
+    observed: Observed,
+    design: Design,
+    prior: Prior,
+    at: Evaluated,
+    joint: Coupled,
+    policy: iterate.Policy,
+    progress: Progress | None = None,
+) -> Unsure | None:
+    """The uncertainty of the variances; None where all of them are known well."""
     displaced = np.flatnonzero(fitting.informed(at, design, prior) < KNOWN)
     if not len(displaced) or coupled.too_many(at.state):
-        return joint
+        return None
     held = policy._replace(tol=TOL, patience=1, max_iter=SWEEPS)
     here = Converged(_slope(observed, design, prior, at)[displaced], joint, at.state.theta)
     psi, method = log_variances(at.state), OneAppearance(observed, design, prior)
     there = []
     for i in displaced:
         moved = with_log_variances(at.state, psi + STEP * (np.arange(len(psi)) == i))
-        settled = iterate.run(method, moved, held, learn=False)
+        settled = iterate.run(method, moved, held, learn=False, progress=progress)
         again = coupled.join(observed, design, settled.at, coupled.expected_appearances(settled.at))
         there.append(Converged(_slope(observed, design, prior, settled.at)[displaced], again, settled.at.state.theta))
-    return _widened(at.state, here, there, _posterior(here, there), displaced)
+    return _unsure(at.state, here, there, _posterior(here, there), displaced)
 
 
 def with_log_variances(state: State, psi: Array) -> State:
@@ -99,39 +105,70 @@ def _posterior(here: Converged, there: list[Converged]) -> VariancePosterior:
     return VariancePosterior(np.log(shape) - digamma(shape), skew[:, None] * covariance * skew)
 
 
-def _widened(
+class Widening(NamedTuple):
+    """What the uncertainty of the variances adds to a covariance, by the law of total variance: [...] is empty for the
+    weights of the field, and [S] for sources."""
+
+    grown: Array  # [..., a] factors of the standard deviations, from how they change with ψ
+    moved: Array  # [..., a, n] J: how far the mode moves with each ψ
+
+    def of(self, spread: Array, unsure: Array) -> Array:
+        """The covariance [..., a, a] with that of the variances [n, n] in it."""
+        grown, moved = self.grown, self.moved
+        return np.asarray(grown[..., :, None] * spread * grown[..., None, :] + moved @ unsure @ moved.swapaxes(-1, -2))
+
+
+class Unsure(NamedTuple):
+    """The uncertainty of the variances, and what it adds to the covariances of the field and of the sources."""
+
+    field: Widening
+    sources: Widening
+    covariance: Array  # Σ [n, n]
+    expected: Variances
+
+    def widened(self, held: Coupled) -> Coupled:
+        """The joint covariance, with the variances held before."""
+        q = held.q._replace(covariance=self.field.of(held.q.covariance, self.covariance))
+        return Coupled(q, self.sources.of(held.sources, self.covariance), held.link, self.expected)
+
+    def for_sources(self, count: int) -> Unsure:
+        """The same for more sources, to which it adds nothing yet."""
+        grown, moved = self.sources
+        new = count - len(grown)
+        more = Widening(
+            np.concatenate([grown, np.ones((new, *grown.shape[1:]))]),
+            np.concatenate([moved, np.zeros((new, *moved.shape[1:]))]),
+        )
+        return self._replace(sources=more)
+
+
+def _unsure(
     state: State, here: Converged, there: list[Converged], unsure: VariancePosterior, displaced: NDArray[np.int64]
-) -> Coupled:
-    """Covariances that include the uncertainty of the variances (law of total variance)."""
-    S, d = here.theta.shape
-    sources = np.empty((S, d, d))
-    for s in range(S):
-        modes = [seen.theta[s] for seen in there]
-        spreads = [seen.joint.sources[s] for seen in there]
-        sources[s] = _total(here.theta[s], here.joint.sources[s], modes, spreads, unsure)
+) -> Unsure:
+    """What the uncertainty of the variances adds, from the fits with displaced ones."""
+    sources = [
+        _widening(here.theta[s], here.joint.sources[s], [t.theta[s] for t in there],
+                  [t.joint.sources[s] for t in there], unsure)
+        for s in range(len(here.theta))
+    ]  # fmt: skip
     q = here.joint.q
-    field = _total(
-        q.mean,
-        q.covariance,
-        [seen.joint.q.mean for seen in there],
-        [seen.joint.q.covariance for seen in there],
-        unsure,
-    )
+    modes, spreads = [t.joint.q.mean for t in there], [t.joint.q.covariance for t in there]
     expected = log_variances(state)
     expected[displaced] += np.minimum(unsure.shift + 0.5 * np.diag(unsure.covariance), MOST_WIDENING)
-    return Coupled(
-        q._replace(covariance=field),
-        sources,
-        here.joint.link,
+    return Unsure(
+        _widening(q.mean, q.covariance, modes, spreads, unsure),
+        Widening(np.stack([s.grown for s in sources]), np.stack([s.moved for s in sources])),
+        unsure.covariance,
         with_log_variances(state, expected).variances,
     )
 
 
-def _total(mode: Array, spread: Array, modes: list[Array], spreads: list[Array], unsure: VariancePosterior) -> Array:
-    """The law of total variance for one Gaussian vector."""
+def _widening(
+    mode: Array, spread: Array, modes: list[Array], spreads: list[Array], unsure: VariancePosterior
+) -> Widening:
+    """The terms of the law of total variance for one Gaussian vector."""
     J = np.stack([(other - mode) / STEP for other in modes], axis=1)
     log_own = np.log(np.diag(spread))
     rho = np.stack([(np.log(np.diag(other)) - log_own) / STEP for other in spreads], axis=1)
     growth = rho @ unsure.shift + 0.5 * np.einsum("ai,ij,aj->a", rho, unsure.covariance, rho)
-    grown = np.exp(0.5 * np.minimum(growth, MOST_WIDENING))
-    return np.asarray(grown[:, None] * spread * grown + J @ unsure.covariance @ J.T)
+    return Widening(np.exp(0.5 * np.minimum(growth, MOST_WIDENING)), J)

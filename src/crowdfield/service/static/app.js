@@ -149,7 +149,7 @@ async function open(situation) {
   const asked = linked?.situation && linked.situation !== situation.id ? null : linked;
   chosen.state = situation.states.includes(asked?.state) ? asked.state : situation.positive;
   options($("state"), situation.states.map((s) => [s, s]), chosen.state);
-  options($("report-label"), situation.labels.map((l) => [l, l]), situation.labels.includes(situation.positive) ? situation.positive : situation.labels.at(-1));
+  options($("report-label"), [["", T.addChoose], ...situation.labels.map((l) => [l, l])], ""); // nothing is said beforehand
   $("report-trusted-row").hidden = !may("trusted");
   await view?.show(situation, asked?.at);
   const [west, , east] = situation.region;
@@ -413,7 +413,7 @@ async function send() {
   });
   $("report-outcome").textContent = T.addSent;
   $("page-why").scrollTop = 0;
-  $("report-text").value = "";
+  $("report-text").value = $("report-label").value = "";
   $("report-trusted").checked = false;
   await refresh();
 }

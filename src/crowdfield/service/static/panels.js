@@ -27,8 +27,9 @@ export function percent(p) {
 
 export function why(answer) {
   if (!answer) return fill($("why"), make("h2", { textContent: T.whyTitle }), make("p", { class: "hint", textContent: T.whyHint }));
-  // If all reports say the same, even many of them do not tell where it is not so.
-  const known = answer.unknown ? T.whyUnknown : answer.onlyLabel ? T.onlyLabel({ label: answer.onlyLabel }) : answer.known < 0.45 ? T.whyPartly : T.whyKnown;
+  // If all reports say the same, even many of them do not tell where it is not so: no percentage would mean anything.
+  const reported = !answer.unknown && answer.onlyLabel;
+  const known = answer.unknown ? T.whyUnknown : reported ? T.whyReportedHint({ label: answer.onlyLabel }) : answer.known < 0.45 ? T.whyPartly : T.whyKnown;
   const states = make("dl", { class: "states" });
   for (const [state, p] of Object.entries(answer.probability)) {
     // Plus and minus one standard deviation, within 0 and 1.
@@ -36,19 +37,20 @@ export function why(answer) {
     states.append(make("dt", { textContent: state }), make("dd", {}, meter(p)), make("dd", { textContent: signs(`${percent(p)} (${percent(low)} – ${percent(high)})`) }));
   }
   // No large number for unknown places: somebody would act on it.
-  const big = answer.unknown
-    ? make("div", { class: "big" }, make("b", { textContent: T.whyUnknownBig }), make("span", { textContent: T.whyWhether({ state: answer.state }) }))
-    : make("div", { class: "big" }, make("b", { textContent: percent(answer.probability[answer.state]) }), make("span", { textContent: answer.state }));
+  const [headline, about] = answer.unknown
+    ? [T.whyUnknownBig, T.whyWhether({ state: answer.state })]
+    : reported ? [T.whyReportedBig, T.whyReported({ label: answer.onlyLabel })] : [percent(answer.probability[answer.state]), answer.state];
+  const big = make("div", { class: "big" }, make("b", { textContent: headline }), make("span", { textContent: about }));
   const opened = document.querySelector("#why-numbers[open]") !== null;
   fill(
     $("why"),
     big,
-    make("p", { class: answer.unknown || answer.onlyLabel ? "unknown" : "hint", textContent: known }),
+    make("p", { class: answer.unknown || reported ? "unknown" : "hint", textContent: known }),
     answer.sea ? make("p", { class: "hint", textContent: T.whySea }) : null,
     answer.when ? make("p", { class: "hint", textContent: T.atMoment({ when: answer.when }) }) : null,
     ...spoken(answer),
     make("p", { class: "hint", textContent: joined(place(answer), answer.reports_in_cell === null ? null : T.whyCell({ n: answer.reports_in_cell })) }),
-    make("details", { id: "why-numbers", open: opened }, make("summary", { textContent: T.whyNumbers }), answer.unknown ? make("p", { class: "hint", textContent: T.whyGuess }) : null, states, ...reasons(answer)),
+    make("details", { id: "why-numbers", open: opened }, make("summary", { textContent: T.whyNumbers }), answer.unknown ? make("p", { class: "hint", textContent: T.whyGuess }) : reported ? make("p", { class: "hint", textContent: T.whyAssumed({ label: answer.onlyLabel }) }) : null, states, ...reasons(answer)),
   );
 }
 
@@ -60,7 +62,16 @@ function spoken(answer) {
   const said = why.summary
     ? ["for", "against"].filter((side) => why.summary[side]).map((side) => sentence(side, answer.state, why.summary[side]))
     : why.groups.map((g) => T.whyGrouped[g.group]({ state: answer.state, n: g.reports }));
+  if (!answer.unknown && !answer.onlyLabel) said.push(...outweighed(answer));
   return [make("ul", { class: "spoken" }, ...said.map((sentence) => make("li", { textContent: sentence })))];
+}
+
+// What outweighs the reports where the number above says the opposite of them: the state is rare, or common, on the map.
+function outweighed({ why, probability, state }) {
+  const reports = (why.sources ?? why.groups).reduce((sum, each) => sum + each.log_odds, 0);
+  const probable = probability[state] > 0.5;
+  if (probable === reports > 0) return [];
+  return why.prior < 0 === !probable ? [(probable ? T.whyCommon : T.whyRare)({ state })] : [];
 }
 
 // Accuracies from which sources count as usually right, or as more often right than wrong.
