@@ -120,10 +120,10 @@ def test_scores_and_accuracies_are_updated_too():
     scores = np.where(source < 3, np.clip(np.where(y, 0.8, 0.3) + 0.1 * rng.normal(size=N), 0.02, 0.98), np.nan)
     accuracy = np.where(np.arange(N) % 7 == 0, 0.2, 0.0)
     model = cf.HeatmapBCC(states=[False, True], **OPTIONS)
-    given = {"sources": source[:-1], "scores": scores[:-1], "accuracy": accuracy[:-1]}
+    given: dict[str, Any] = {"sources": source[:-1], "scores": scores[:-1], "accuracy": accuracy[:-1]}
     model.fit(X[:-1], y[:-1], **given)
     at = int(np.flatnonzero(source == 2)[5])
-    new = {"sources": [2], "scores": scores[at : at + 1], "accuracy": [0.2]}
+    new: dict[str, Any] = {"sources": [2], "scores": scores[at : at + 1], "accuracy": [0.2]}
     updated, refitted = copy.deepcopy(model), whole(model)
     for each in (updated, refitted):
         each.partial_fit([[4.1, 5.2]], [bool(scores[at] > 0.5)], **new)
