@@ -174,7 +174,8 @@ def run(
     """Iterate to convergence, from an earlier state or from the prior.
 
     A fit from an earlier state of other reports may stall, or that state may have no q here. It then starts again from
-    the prior and, if that stalls too, with a longer opening.
+    the prior and, if that stalls too, with a longer opening whose end the first step is not compared with: it has no
+    coupling of sources and field, and where sources are hardly known its objective is too high.
     """
     iteration = _Iteration(method, max_iter, tol, policy, progress)
     if start is not None:
@@ -188,7 +189,7 @@ def run(
     fit = iteration.from_prior(policy.opening)
     if fit.converged or fit.n_iter >= max_iter:
         return fit
-    return iteration.from_prior(policy.longer_opening)
+    return iteration.from_prior(policy.longer_opening, best=-np.inf)
 
 
 class _Iteration(NamedTuple):
@@ -200,11 +201,10 @@ class _Iteration(NamedTuple):
     policy: Policy
     progress: Progress | None
 
-    def from_prior(self, opening: int) -> Fit:
-        """Iterate from the prior. Nothing judges the first step: the opening ends in no maximum of the objective, which
-        lacks the coupling of sources and field there and is too high where sources are hardly known."""
+    def from_prior(self, opening: int, best: float | None = None) -> Fit:
+        """Iterate from the prior; best: the objective that the first step is compared with."""
         opening = min(opening, max(self.max_iter - 1, 0))
-        return self.from_state(self.method.init(opening), opening, best=-np.inf)
+        return self.from_state(self.method.init(opening), opening, best)
 
     def from_state(self, state: Any, n_iter: int, best: float | None = None) -> Fit:
         """Iterate from a state; if it does not couple sources and field, first to convergence without the coupling."""
