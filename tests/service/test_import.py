@@ -295,7 +295,8 @@ def test_a_live_map_uses_the_settings_of_the_pipeline_with_the_defaults_of_fuse(
     ledger = Ledger("flood")
     ledger.trust["fire brigade"] = "high"
     settings = settings_of(situation, ledger, ["trusted: a key", "somebody"])
-    assert settings.changed().keys() <= {"states", "labels", "sources", "seed", "lengthscale", "grades"}
+    assert settings.changed().keys() <= {"states", "labels", "positive", "sources", "seed", "lengthscale", "grades"}
+    assert settings.positive == situation.question
     assert settings.sources["fire brigade"] == "high"
 
 

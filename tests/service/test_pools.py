@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -195,8 +196,10 @@ def test_a_map_goes_on_where_it_was_fitted_last():
         def send_bytes(self, _):
             pass
 
+    deaf: Any = Deaf()
+
     pool = object.__new__(FitPool)
-    one, other = pool.processes = [FitProcess(None, Deaf(), ready=True) for _ in range(2)]
+    one, other = pool.processes = [FitProcess(None, deaf, ready=True) for _ in range(2)]
     for here, there in ((one, other), (other, one), (one, other)):
         pool.start(here, Job("flood", "me", "news"))
         assert here.warm == {"flood"} and there.warm == set()

@@ -121,7 +121,9 @@ def test_without_a_key_places_can_be_drawn_on_a_phone_but_not_judged(live):
         page.wait_for_selector("#checks-planned table")
         until(page, f"{MARKS}.length > 20")
         shot(page, "checks-marks-arabic-dark-phone")
-        mark = page.evaluate(f"{MARKS}.map(f => crowdfieldMap.project(f.geometry.coordinates)).find(p => p.y > 150)")
+        # One that can be seen: below the search, and above the sheet.
+        seen = "p => p.y > 150 && p.y < 350"
+        mark = page.evaluate(f"{MARKS}.map(f => crowdfieldMap.project(f.geometry.coordinates)).find({seen})")
         frame = page.locator("#map").bounding_box()
         page.touchscreen.tap(frame["x"] + mark["x"] + 5, frame["y"] + mark["y"] + 5)
         page.wait_for_selector("#check-here h3")
