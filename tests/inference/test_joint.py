@@ -207,9 +207,6 @@ class Hill:
     def step(self, at, length):
         return at.state + length * self.overshoot * (3.0 - at.state)
 
-    def objective_with_priors_of(self, state, at):
-        return at.bound.total
-
     def pack(self, state):
         return state
 
@@ -235,30 +232,7 @@ def test_the_policy_settles_where_the_objective_is_highest(overshoot):
 
 def test_a_fit_that_stalls_far_from_convergence_does_not_claim_to_have_converged():
     fit = iterate.run(Hill(-1.0), tol=1e-6)
-    assert not fit.converged and fit.state[0] > 3.0 and fit.n_iter > iterate.Policy().longer_opening
-    assert not iterate.run(Hill(-1.0), start=np.array([10.0]), tol=1e-6).converged
-
-
-class Learning(Hill):
-    """The same, with priors learned in every step that lower the objective by far more than the step raises it."""
-
-    def penalty(self, state):
-        return 100.0 * abs(state[0] - 10.0)
-
-    def evaluate(self, state):
-        at = super().evaluate(state)
-        at.bound.total -= self.penalty(state)
-        return at
-
-    def objective_with_priors_of(self, state, at):
-        return at.bound.total + self.penalty(at.state) - self.penalty(state)
-
-
-def test_the_ends_of_a_step_are_compared_under_the_same_priors():
-    made = Learning(0.3)
-    fit = iterate.run(made, start=np.array([9.0]), tol=1e-6)
-    assert fit.converged and abs(fit.state[0] - 3.0) < 1e-4
-    assert fit.history[-1] < fit.history[0] - 100.0  # under the priors of both ends it has risen
+    assert not fit.converged and fit.state[0] == 10.0
 
 
 class Ledge(Hill):

@@ -61,10 +61,6 @@ class Method(Protocol):
         """The state after a step; length 1 is a full step."""
         ...
 
-    def objective_with_priors_of(self, state: Any, at: Any) -> float:
-        """The objective at an evaluated q, but with the learned priors (the communities) of another state."""
-        ...
-
     def pack(self, state: Any) -> Array:
         """A state as one vector, of which affine combinations are states again."""
         ...
@@ -131,12 +127,9 @@ class Policy:
 
     def accepts(self, objective: float, best: float, n_iter: int = 0) -> bool:
         """Whether a step's objective is acceptable: not below the best so far by more than the slack."""
-        slack = self.slack_of(best) * 0.5 ** (max(n_iter - self.full_slack_passes, 0) // self.slack_half_life)
+        slack = max(self.slack, self.slack_share * abs(best))
+        slack *= 0.5 ** (max(n_iter - self.full_slack_passes, 0) // self.slack_half_life)
         return bool(np.isfinite(objective)) and objective >= best - slack
-
-    def slack_of(self, best: float) -> float:
-        """The full slack around an objective."""
-        return max(self.slack, self.slack_share * abs(best))
 
     def has_converged(self, change: float, gain: float, objective: float, tol: float, is_whole: bool = True) -> bool:
         """Whether a step changed less than `tol`, or little more and not the objective.
@@ -174,122 +167,130 @@ def run(
     """Iterate to convergence, from an earlier state or from the prior.
 
     A fit from an earlier state of other reports may stall, or that state may have no q here. It then starts again from
-    the prior and, if that stalls too, with a longer opening whose end the first step is not compared with: it has no
-    coupling of sources and field, and where sources are hardly known its objective is too high.
+    the prior and, if that stalls too, with a longer opening; at last with one whose end is not compared with the first
+    step, because it has no coupling of sources and field: where sources are hardly known, its objective is too high.
     """
-    iteration = _Iteration(method, max_iter, tol, policy, progress)
     if start is not None:
         try:
-            fit = iteration.from_state(start, 0)
+            fit = _from_state(method, start, 0, max_iter, tol, policy, progress)
         except (NumericalError, np.linalg.LinAlgError):
             pass  # as good as a stall: the prior always has a q
         else:
             if fit.converged or fit.n_iter >= max_iter:
                 return fit
-    fit = iteration.from_prior(policy.opening)
+    fit = _from_prior(method, policy.opening, max_iter, tol, policy, progress)
     if fit.converged or fit.n_iter >= max_iter:
         return fit
-    return iteration.from_prior(policy.longer_opening, best=-np.inf)
+    again = _from_prior(method, policy.longer_opening, max_iter, tol, policy, progress)
+    if again.converged or again.n_iter >= max_iter:
+        return again
+    last = _from_prior(method, policy.longer_opening, max_iter, tol, policy, progress, best=-np.inf)
+    return last if last.converged else again
 
 
-class _Iteration(NamedTuple):
-    """What stays the same in all attempts of a fit."""
+def _from_prior(
+    method: Method,
+    opening: int,
+    max_iter: int,
+    tol: float,
+    policy: Policy,
+    progress: Progress | None,
+    best: float | None = None,
+) -> Fit:
+    """Iterate from the prior."""
+    opening = min(opening, max(max_iter - 1, 0))
+    return _from_state(method, method.init(opening), opening, max_iter, tol, policy, progress, best)
 
-    method: Method
-    max_iter: int
-    tol: float
-    policy: Policy
-    progress: Progress | None
 
-    def from_prior(self, opening: int, best: float | None = None) -> Fit:
-        """Iterate from the prior; best: the objective that the first step is compared with."""
-        opening = min(opening, max(self.max_iter - 1, 0))
-        return self.from_state(self.method.init(opening), opening, best)
+def _from_state(
+    method: Method,
+    state: Any,
+    n_iter: int,
+    max_iter: int,
+    tol: float,
+    policy: Policy,
+    progress: Progress | None,
+    best: float | None = None,
+) -> Fit:
+    """Iterate from a state; if it does not couple sources and field, first to convergence without the coupling."""
+    first = _iterate(method, state, 1 + n_iter, max_iter, tol, policy, progress, best)
+    if method.is_whole(first.state) or first.n_iter >= max_iter:
+        return first
+    last = _iterate(method, method.joined(first.state), 1 + first.n_iter, max_iter, tol, policy, progress)
+    return last._replace(history=first.history + last.history)
 
-    def from_state(self, state: Any, n_iter: int, best: float | None = None) -> Fit:
-        """Iterate from a state; if it does not couple sources and field, first to convergence without the coupling."""
-        first = self.to_convergence(state, 1 + n_iter, best)
-        if self.method.is_whole(first.state) or first.n_iter >= self.max_iter:
-            return first
-        last = self.to_convergence(self.method.joined(first.state), 1 + first.n_iter)
-        return last._replace(history=first.history + last.history)
 
-    def to_convergence(self, state: Any, n_iter: int, best: float | None = None) -> Fit:
-        """From a state to convergence, or until no step raises the objective; n_iter passes have been made before.
+def _iterate(
+    method: Method,
+    state: Any,
+    n_iter: int,
+    max_iter: int,
+    tol: float,
+    policy: Policy,
+    progress: Progress | None,
+    best: float | None = None,
+) -> Fit:
+    """From a state to convergence, or until no step raises the objective; n_iter passes have been made before.
 
-        best: the objective that the first step is compared with; by default that of the state.
-        """
-        method, policy = self.method, self.policy
-        at = method.evaluate(state)
-        length, quiet, change, gain, settled = 1.0, 0, np.inf, np.inf, False
-        history, before = [at.bound.total], None
-        best = at.bound.total if best is None else best
-        accelerator = Anderson(window=policy.window, mixing=policy.mixing)
-        while n_iter < self.max_iter and not settled:
-            taken = None
-            if change < policy.accelerated_below:
-                taken, n_iter = self._accelerated(at, accelerator, best, n_iter), n_iter + 1
-            if taken is None:
-                accelerator.forget()
-                taken, tried = self._shortened(at, length, best, n_iter)
-                n_iter += tried
-                if taken is None:
-                    # No step raises the objective: a maximum if the last step changed or gained little, else a stall.
-                    settled = np.isfinite(gain) and (change < policy.accelerated_below or gain <= policy.slack_of(best))
-                    break
-                direction = method.direction(at, taken.to) / taken.length
-                turned = before is not None and float(direction @ before) < 0.0
-                length, before = policy.next_length(taken.length, turned), direction
-            change, gain = method.change(at, taken.to) / taken.length, taken.gain if np.isfinite(best) else np.inf
-            at, best = taken.to, max(best + taken.learned, taken.to.bound.total)
-            history.append(at.bound.total)
-            quiet = quiet + 1 if policy.has_converged(change, gain, best, self.tol, method.is_whole(at.state)) else 0
-            settled = quiet >= policy.patience
-            if self.progress is not None:
-                self.progress(n_iter, at.bound.total, change)
-        return Fit(at.state, at.q, at.bound, history, n_iter, settled, change)
+    best: the objective that the first step is compared with; by default that of the state.
+    """
+    at = method.evaluate(state)
+    length, quiet, change, settled = 1.0, 0, np.inf, False
+    unjudged = 1 if best is None else 2  # entries of the history: of the start, and of a step that nothing judges
+    history, best, before = [at.bound.total], at.bound.total if best is None else best, None
+    accelerator = Anderson(window=policy.window, mixing=policy.mixing)
+    while n_iter < max_iter and not settled:
+        new, used = None, 1.0
+        if change < policy.accelerated_below:
+            new, n_iter = _accelerated_step(method, at, accelerator, best, n_iter, policy), n_iter + 1
+        if new is None:
+            accelerator.forget()
+            new, used, tried = _accepted_step(method, at, length, best, n_iter, policy)
+            n_iter += tried
+            if new is None:
+                # No step raises the objective: a maximum if the last step changed or gained little, else a stall.
+                small = change < policy.accelerated_below or policy.accepts(history[-2:][0], history[-1])
+                settled = len(history) > unjudged and small
+                break
+            direction = method.direction(at, new) / used
+            turned = before is not None and float(direction @ before) < 0.0
+            length, before = policy.next_length(used, turned), direction
+        change, at = method.change(at, new) / used, new
+        best = max(best, at.bound.total)
+        history.append(at.bound.total)
+        gain = history[-1] - history[-2]
+        quiet = quiet + 1 if policy.has_converged(change, gain, best, tol, method.is_whole(at.state)) else 0
+        settled = quiet >= policy.patience
+        if progress is not None:
+            progress(n_iter, at.bound.total, change)
+    return Fit(at.state, at.q, at.bound, history, n_iter, settled, change)
 
-    def _accelerated(self, at: Any, accelerator: Anderson, best: float, n_iter: int) -> _Taken | None:
-        """The Anderson-accelerated step, or None if the objective falls too far."""
-        method = self.method
+
+def _accelerated_step(
+    method: Method, at: Any, accelerator: Anderson, best: float, n_iter: int, policy: Policy
+) -> Any | None:
+    """The Anderson-accelerated step, or None if the objective falls too far."""
+    try:
+        image = method.step(at, 1.0)
+        z = accelerator.propose(method.pack(at.state), method.pack(image), method.readout(at.state, image))
+        new = method.evaluate(method.unpack(image, z))
+    except (NumericalError, np.linalg.LinAlgError):
+        return None
+    return new if policy.accepts(new.bound.total, best, n_iter) else None
+
+
+def _accepted_step(
+    method: Method, at: Any, length: float, best: float, n_iter: int, policy: Policy
+) -> tuple[Any | None, float, int]:
+    """Backtracking: the first of ever shorter steps that the objective accepts, its length, and how many were tried."""
+    tried = 0
+    while length >= policy.shortest:
+        tried += 1
         try:
-            image = method.step(at, 1.0)
-            z = accelerator.propose(method.pack(at.state), method.pack(image), method.readout(at.state, image))
-            return self._judged(at, method.unpack(image, z), 1.0, best, n_iter)
+            new = method.evaluate(method.step(at, length))
+            if policy.accepts(new.bound.total, best, n_iter):
+                return new, length, tried
         except (NumericalError, np.linalg.LinAlgError):
-            return None
-
-    def _shortened(self, at: Any, length: float, best: float, n_iter: int) -> tuple[_Taken | None, int]:
-        """Backtracking: the first of ever shorter steps that the objective accepts, and how many were tried."""
-        tried = 0
-        while length >= self.policy.shortest:
-            tried += 1
-            try:
-                taken = self._judged(at, self.method.step(at, length), length, best, n_iter)
-            except (NumericalError, np.linalg.LinAlgError):
-                taken = None  # the step leads to no valid state: try a shorter one
-            if taken is not None:
-                return taken, tried
-            length *= self.policy.backtracking
-        return None, tried
-
-    def _judged(self, at: Any, state: Any, length: float, best: float, n_iter: int) -> _Taken | None:
-        """The step to a state, or None if the objective falls too far.
-
-        Learned priors follow q by a rule of their own, which need not raise the objective: both ends of a step are
-        compared under the priors of its new end.
-        """
-        new = self.method.evaluate(state)
-        learned = self.method.objective_with_priors_of(state, at) - at.bound.total
-        if not self.policy.accepts(new.bound.total, best + learned, n_iter):
-            return None
-        return _Taken(new, length, learned, new.bound.total - at.bound.total - learned)
-
-
-class _Taken(NamedTuple):
-    """A step that was accepted."""
-
-    to: Any  # what was evaluated there
-    length: float
-    learned: float  # the change of the objective by other priors alone
-    gain: float  # the change of the objective under the same priors
+            pass  # the step leads to no valid state: try a shorter one
+        length *= policy.backtracking
+    return None, length, tried

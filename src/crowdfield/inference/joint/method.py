@@ -244,10 +244,6 @@ class Method:
             tuple(linear),
         )
 
-    def objective_with_priors_of(self, state: State, at: Evaluated) -> float:
-        """The objective at an evaluated q, but with the communities of another state."""
-        return at.bound.total if state.communities is None else objective(state, at.q, at.sums, self.base).total
-
     # --- the next state --------------------------------------------------------------------------------------------
 
     def step(self, at: Evaluated, length: float) -> State:
