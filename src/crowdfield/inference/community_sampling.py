@@ -159,7 +159,7 @@ class CommunityPrior:
         """Whether the labels of the whole crowd, which one community is, mean what they say: [C]."""
         if self.size > 1:
             return np.ones(len(beta), dtype=bool)
-        rows = (beta / beta.sum(axis=LABELS, keepdims=True))[:, 0].swapaxes(-1, -2)
+        rows = _meaning(beta)[:, 0].swapaxes(-1, -2)
         pairs = combinations(range(rows.shape[-2]), 2)
         return np.asarray(~np.any([speaks_against(self.base.T, rows, j, k) for j, k in pairs], axis=0))
 
