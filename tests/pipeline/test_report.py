@@ -68,6 +68,60 @@ def test_a_report_of_one_label_begins_with_what_it_cannot_tell(runs):
     assert "region = west 1.5, south 2.0" in text
 
 
+def test_a_report_of_one_label_shows_where_reports_are_and_no_figures_of_the_prior(runs):
+    heatmap = runs[0].heatmap
+    alike = replace(heatmap, metadata={**heatmap.metadata, "only_label": "flooded"})
+    content = gather(runs[0], written=datetime(2026, 11, 17, 6, 0, tzinfo=UTC))
+    words, text = read_texts(), report_page(replace(content, heatmap=alike, about=alike.metadata))
+    assert words["counts_says"].format(state="flooded") in text and words["source_one_label"] in text
+    for name in ("look_now", "source_right", "map_says", "unknown_undecided"):
+        start = words[name].format(state="flooded", share="{share}").partition("{")[0]
+        assert start and start not in text
+        assert name == "unknown_undecided" or start in report_page(content)
+
+
+def test_one_of_a_thing_is_in_the_singular(runs):
+    content = gather(runs[0], looks=[])
+    about = {**content.about, "reports": 768, "sources": 1, "outside": 1, "read": [{"rejected": 1}]}
+    text = report_page(replace(content, about=about))
+    assert "768 reports by 1 source ·" in text
+    assert "1 report lies outside the map and was left out." in text
+    assert "1 row of the files could not be used." in text
+
+
+def test_the_first_figure_says_how_much_of_it_nobody_knows(runs):
+    content = gather(runs[0], looks=[])
+    found, heatmap = content.figures(), content.heatmap
+    from crowdfield.plot import unknown
+
+    dark, p = unknown(heatmap)[heatmap.mask], heatmap.of("flooded")[heatmap.mask]
+    assert found["share_unknown"] == pytest.approx(p[dark].sum() / p.sum())
+    somewhere = replace(heatmap, sd=np.full_like(heatmap.sd, 0.5))
+    text = report_page(replace(content, heatmap=somewhere))
+    assert "of which 100 % where nobody knows" in text
+    assert "of which" not in report_page(replace(content, heatmap=replace(heatmap, sd=0 * heatmap.sd)))
+
+
+@needs_chromium
+def test_a_tall_map_is_on_the_first_page(runs, tmp_path):
+    """A4 has room for 265 mm: the map must fit below the first figures."""
+    content, tall = gather(runs[0], looks=[]), np.s_[:, :3]
+    whole = content.heatmap
+    grid = whole.grid
+    narrow = replace(grid, east=grid.west + 3 * grid.cell_width, columns=3)
+    part = replace(
+        whole, grid=narrow, probability=whole.probability[tall], sd=whole.sd[tall], reports=whole.reports[tall]
+    )
+    path = tmp_path / "report.html"
+    path.write_text(report_page(replace(content, heatmap=part)), encoding="utf-8")
+    with page(viewport={"width": 695, "height": 1010}) as window:
+        window.emulate_media(media="print")
+        window.goto(path.as_uri())
+        bottom = window.evaluate("document.querySelector('figure').getBoundingClientRect().bottom")
+        high = window.evaluate("document.querySelector('figure img').naturalHeight")
+        assert high > 1000 and bottom < 268 / 25.4 * 96
+
+
 @needs_chromium
 def test_the_report_prints_on_a4(text, tmp_path):
     path = tmp_path / "report.html"

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from crowdfield.data import Grid, Heatmap
 
 HATCH = "#a9a9ae"
+EDGE_OF_CELL = 1e-3  # of a cell: from its edge, where the outline of hatching begins
 LEGEND: dict[str, Any] = {
     "frameon": False,
     "fontsize": 8.5,
@@ -71,10 +72,15 @@ def hatch(axes: Axes, grid: Grid, where: NDArray[np.bool_]) -> None:
     """Strokes over what nobody knows."""
     if not where.any() or min(grid.shape) < 2:
         return
-    # contourf of the 0/1 field at its half height follows the cells' edges closely enough for a hatch.
-    padded = np.pad(where.astype(float), 1, mode="edge")
-    eastings = np.concatenate([[grid.west], grid.eastings(), [grid.east]])
-    northings = np.concatenate([[grid.north], grid.northings(), [grid.south]])
+    # Each cell as two columns and two rows close to its edges, so that the contour at half height runs along the edges
+    # and not across the corners of single cells.
+    inset = EDGE_OF_CELL * np.array([1.0, -1.0])
+    columns = np.linspace(grid.west, grid.east, grid.columns + 1)
+    rows = np.linspace(grid.north, grid.south, grid.rows + 1)
+    eastings = (np.column_stack([columns[:-1], columns[1:]]) + inset * grid.cell_width).ravel()
+    northings = (np.column_stack([rows[:-1], rows[1:]]) - inset * grid.cell_height).ravel()
+    eastings[[0, -1]], northings[[0, -1]] = columns[[0, -1]], rows[[0, -1]]
+    padded = np.repeat(np.repeat(where.astype(float), 2, axis=0), 2, axis=1)
     strokes = axes.contourf(eastings, northings, padded, levels=[0.5, 1.5], colors="none", hatches=["////"], zorder=2)
     strokes.set(edgecolor=HATCH, linewidth=0.0)
 
