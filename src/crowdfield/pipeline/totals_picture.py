@@ -83,7 +83,7 @@ def choropleth(found: DistrictTotals, state: Any = None, *, title: str | None = 
     with boxes_allowed():
         listed = _name(axes, found, column, seen, shades) if len(table) <= MOST_NAMED else []
     whole = short(found.weights, 12) if found.weights else "the area"
-    draw_key(beside, colours, f"share of {whole} that is\n{short(said, 21)}", ("0", "50 %", "100 %"))
+    draw_key(beside, colours, f"share of {whole} that is\n“{short(said, 21)}”", ("0", "50 %", "100 %"))
     handles: list[Any] = [Patch(fc=UNKNOWN, ec=HATCH, hatch="////", lw=0, label="nobody knows")]
     if (~np.isfinite(share) & ~shapely.is_empty(seen)).any():
         handles.append(Patch(fc=OUTSIDE, ec=OUTLINE, lw=0.7, label="not on the map"))
@@ -148,8 +148,9 @@ def _name(axes: Axes, found: DistrictTotals, column: str, seen: Any, shades: Any
 def ways_to_write(area: Any) -> list[str]:
     """A district's name as it may stand in it, the better first: whole, in lines if it is long; else cut."""
     name = " ".join(str(area).split())
-    lines = wrap(name, LONGEST_NAME, break_long_words=False)
-    ways = [*(["\n".join(lines)] if len(lines) <= MOST_LINES else []), short(name, LONGEST_NAME)]
+    # Between words before at hyphens: "Quartier / Nord-Ouest".
+    lines = [wrap(name, LONGEST_NAME, break_long_words=False, break_on_hyphens=cut) for cut in (False, True)]
+    ways = [*("\n".join(way) for way in lines if len(way) <= MOST_LINES), short(name, LONGEST_NAME)]
     return list(dict.fromkeys(ways))
 
 
