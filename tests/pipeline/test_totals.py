@@ -81,9 +81,8 @@ def test_the_expected_share_is_the_mean_of_the_map(fused, areas, found):
         if row["cells"]:
             share = located.share[number].toarray().ravel()
             assert row["share_flooded"] == pytest.approx(share @ shown / share.sum())
-            assert (
-                row["share_low_flooded"] <= row["share_flooded"] <= row["share_high_flooded"] or row["area"] == "tiny"
-            )
+            for state, what in (("flooded", "share"), ("flooded", "amount"), ("dry", "share")):
+                assert row[f"{what}_low_{state}"] <= row[f"{what}_{state}"] <= row[f"{what}_high_{state}"]
 
 
 def test_notes_name_districts_that_the_map_does_not_cover_or_that_overlap(found):
