@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -83,6 +84,26 @@ def test_the_expected_share_is_the_mean_of_the_map(fused, areas, found):
             assert row["share_flooded"] == pytest.approx(share @ shown / share.sum())
             for state, what in (("flooded", "share"), ("flooded", "amount"), ("dry", "share")):
                 assert row[f"{what}_low_{state}"] <= row[f"{what}_{state}"] <= row[f"{what}_high_{state}"]
+
+
+def test_results_say_what_they_are_in_one_line(fused, found):
+    from crowdfield.pipeline.assessing import assess
+    from crowdfield.pipeline.sampling_plan import plan
+
+    places = plan(fused.heatmap, size=40, seed=0)
+    checked = places.places.assign(state="flooded")
+    lines = [
+        (found, r"<DistrictTotals of 'flooded' in 6 districts, in km², with 90 % intervals>"),
+        (
+            pipeline.compare(fused.heatmap, fused.heatmap),
+            r"<Change of 'flooded' in [\d,]+ cells: rose in 0, fell in 0>",
+        ),
+        (places, r"<Plan: \d+ places to check, drawn with seed 0>"),
+        (assess(fused.heatmap, checked), r"<Assessment of 'flooded': \d+ checks: .* of the map is right \(95 % int.*>"),
+        (pipeline.check_model(fused.model), r"<ModelCheck of 150 reports: habits holds, agreement holds, .*>"),
+    ]
+    for result, line in lines:
+        assert re.fullmatch(line, repr(result)), repr(result)
 
 
 def test_notes_name_districts_that_the_map_does_not_cover_or_that_overlap(found):

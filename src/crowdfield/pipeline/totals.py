@@ -12,6 +12,7 @@ import pandas as pd
 import shapely
 
 from crowdfield import geography
+from crowdfield.counting import counted
 from crowdfield.data import Grid, Heatmap
 from crowdfield.data.grade_order import AT_LEAST_WORDS
 from crowdfield.data.positive import scale_name
@@ -46,6 +47,10 @@ class DistrictTotals:
     notes: tuple[str, ...]
     about: dict[str, Any]
     grid: Grid  # of the map that was added up
+
+    def __repr__(self) -> str:
+        of = f"'{self.positive}' in {counted(len(self.table), 'district')}, in {self.unit}"
+        return f"<DistrictTotals of {of}, with {100 * self.level:g} % intervals>"
 
     def column(self, show: Any = None) -> str:
         """What is shown where only one thing is, as columns are named. show: a state, or "at least" one of the grades;
