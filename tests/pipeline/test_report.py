@@ -1,5 +1,6 @@
 """The report: everything on one page, nothing from elsewhere, nothing that a report brought along runs."""
 
+import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -8,14 +9,18 @@ import numpy as np
 import pandas as pd
 import pytest
 import shapely
+from matplotlib.text import Text
 from tests.browser import needs_chromium, page
 
-from crowdfield import geography, pipeline
+from crowdfield import geography, pipeline, plot
 from crowdfield.errors import InputError, MissingDependencyError
 from crowdfield.io.areas import NamedAreas
 from crowdfield.pipeline.report import browser, gather, read_texts
 from crowdfield.pipeline.report import page as report_page
 from crowdfield.pipeline.totals import totals
+from crowdfield.pipeline.totals_picture import choropleth
+from crowdfield.plot.changes import change_sheet
+from crowdfield.plot.words import ENGLISH, PREFIX, spoken
 
 NASTY = "</section><script>document.title='owned'</script>"
 
@@ -150,12 +155,42 @@ def test_where_no_browser_is_the_error_says_what_to_do(monkeypatch):
 def test_every_text_can_be_translated(runs, tmp_path):
     words = read_texts()
     other = tmp_path / "text.xx.toml"
-    lines = [f'{name} = "ⓧ {value}"' for name, value in words.items() if name not in ("language", "direction")]
+    # A string of JSON is one of TOML.
+    lines = [
+        f"{name} = {json.dumps(f'¤ {value}', ensure_ascii=False)}"
+        for name, value in words.items()
+        if name not in ("language", "direction")
+    ]
     other.write_text("\n".join([*lines, 'language = "ar"', 'direction = "rtl"']), encoding="utf-8")
     text = report_page(gather(runs[0], looks=[]), read_texts(other))
     assert '<html lang="ar" dir="rtl">' in text
     headings = re.findall(r"<h2>(.*?)</h2>", text)
-    assert headings and all(heading.startswith("ⓧ") for heading in headings)
+    assert headings and all(heading.startswith("¤") for heading in headings)
+
+
+def test_the_pictures_of_a_report_speak_its_language(runs):
+    """Every word in them: numbers, degrees, the names of states and districts, and who is credited need none."""
+    words = read_texts()
+    assert {name.removeprefix(PREFIX): text for name, text in words.items() if name.startswith(PREFIX)} == ENGLISH
+    other = {name: f"¤ {text}" if name.startswith(PREFIX) else text for name, text in words.items()}
+    first, second = runs
+    alike = replace(first.heatmap, metadata={**first.heatmap.metadata, "only_label": "flooded"})
+    grid = first.heatmap.grid
+    corners = geography.unproject(np.array([[grid.west, grid.south], [grid.east, grid.north]]), str(grid.crs))
+    shapes = np.array([shapely.box(*corners.ravel()), shapely.box(0.0, 0.0, 1.0, 1.0)], dtype=object)
+    districts = totals(first, NamedAreas(("7", "8"), shapes), draws=20)
+    with spoken(other):
+        figures = [
+            plot.sheet(first.heatmap, looks=[[grid.west, grid.south]]),
+            plot.sheet(alike),
+            change_sheet(pipeline.compare(first.heatmap, second.heatmap)),
+            choropleth(districts),
+        ]
+    for figure in figures:
+        texts = {text.get_text() for text in figure.findobj(Text)} - {"N"}
+        said = {text for text in texts if re.search(r"[a-z]{2}", text) and not re.fullmatch(r"[\d.,]+ k?m", text)}
+        assert said and all(text.startswith(("¤", "crowdfield")) or "; crowdfield" in text for text in said), said
+    assert plot.sheet(first.heatmap).get_suptitle() == "Probability: flooded"  # only those of the report
 
 
 @pytest.mark.parametrize(

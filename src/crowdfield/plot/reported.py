@@ -14,6 +14,7 @@ from crowdfield.data import Heatmap
 from crowdfield.plot.coast import draw_ground
 from crowdfield.plot.furniture import draw_handles, from_corner, furnish
 from crowdfield.plot.palette import INK, OUTSIDE, unknown
+from crowdfield.plot.words import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,13 +50,13 @@ def draw_counts_legend(axes: Axes, heatmap: Heatmap, *, more: list[Any], below: 
     key.yaxis.tick_right()
     key.set_yticks([float(norm(tick)) for tick in ticks], [f"{tick:,}" for tick in ticks])
     key.tick_params(labelsize=8, colors=INK, length=2)
-    key.set_ylabel("reports in a cell", fontsize=8.5, color=INK)
+    key.set_ylabel(say("reports_in_cell"), fontsize=8.5, color=INK)
     key.yaxis.set_label_position("right")
     for spine in key.spines.values():
         spine.set(color="#c8c8c8", linewidth=0.8)
-    handles: list[Any] = [Patch(fc=NOTHING, ec="#c8c8c8", lw=0.8, label="no reports")]
+    handles: list[Any] = [Patch(fc=NOTHING, ec="#c8c8c8", lw=0.8, label=say("no_reports"))]
     if not heatmap.mask.all():
-        handles.append(Patch(fc=OUTSIDE, ec="#c8c8c8", lw=0.8, label="outside"))
+        handles.append(Patch(fc=OUTSIDE, ec="#c8c8c8", lw=0.8, label=say("outside")))
     draw_handles(axes, [*handles, *more], below)
 
 
@@ -72,7 +73,7 @@ def mark_unclear(axes: Axes, heatmap: Heatmap) -> list[Line2D]:
     east, north = np.meshgrid(heatmap.grid.eastings(), heatmap.grid.northings())
     look: dict[str, Any] = {"ls": "", "marker": "o", "mfc": INK, "mec": "white", "mew": 0.5, "ms": _MARK}
     axes.plot(east[at], north[at], zorder=3, **look)
-    return [Line2D([], [], label="reports that tell\ntoo little", **look)]
+    return [Line2D([], [], label=say("unclear"), **look)]
 
 
 def unclear(heatmap: Heatmap) -> NDArray[np.bool_]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from crowdfield.counting import crowd
 from crowdfield.data import Heatmap
 from crowdfield.data.grade_order import AT_LEAST_WORDS
 from crowdfield.errors import InputError
@@ -26,6 +25,7 @@ from crowdfield.plot.sheet_layout import (
     place,
     shape_of,
 )
+from crowdfield.plot.words import numbered, say
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -181,19 +181,20 @@ def shown(heatmap: Heatmap, show: Any = None) -> str:
     if show == GRADE and GRADE not in heatmap.states:
         return "Expected grade"
     if shows_counts(heatmap, show):
-        return f"Reports: {heatmap.metadata['only_label']}"
-    return f"Probability: {state_title(heatmap, state_index(heatmap, show))}"
+        return say("counts", state=heatmap.metadata["only_label"])
+    return say("probability", state=state_title(heatmap, state_index(heatmap, show)))
 
 
 def _subtitle(heatmap: Heatmap) -> str:
     about = heatmap.metadata
     parts = []
     if "reports" in about and "sources" in about:
-        parts.append(f"from {crowd(int(about['reports']), int(about['sources']))}")
+        reports, sources = (numbered(name[:-1], int(about[name])) for name in ("reports", "sources"))
+        parts.append(say("from", reports=reports, sources=sources))
     if (then := moment_in_words(about.get("moment"))) is not None:
-        parts.append(f"as it was on {then}")  # a map that moves
+        parts.append(say("moment", when=then))  # a map that moves
     if (made := moment_in_words(about.get("created"))) is not None:
         parts.append(made)
     only = about.get("only_label")
-    caution = "" if only is None else f"\nAll reports say “{short(only)}”: nothing tells where it is not so."
+    caution = "" if only is None else "\n" + say("only_label", label=short(only))
     return ", ".join(parts) + caution
