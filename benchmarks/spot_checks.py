@@ -1,6 +1,7 @@
 """Do the intervals of spot checks hold? Many samples of maps that are right, biased or nearly perfect.
 
 python -m benchmarks spot-checks --samples 1000
+python -m benchmarks spot-checks --samples 1000 --worlds 10      (each row: the lowest, mean and highest of ten worlds)
 """
 
 from __future__ import annotations
@@ -93,9 +94,20 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks spot-checks", description=__doc__)
     parser.add_argument("--samples", type=int, default=1000)
     parser.add_argument("--checks", type=int, nargs="*", default=[60, 150, 400])
+    parser.add_argument("--worlds", type=int, default=1, help="more than one: other worlds than that of one")
     given = parser.parse_args(arguments)
     for name in MAPS:
-        for size in given.checks:
-            print(json.dumps(held(name, size, given.samples, states=2)), flush=True)
-        print(json.dumps(held(name, 150, given.samples, states=3)), flush=True)
+        for size, states in [*((size, 2) for size in given.checks), (150, 3)]:
+            if given.worlds == 1:
+                print(json.dumps(held(name, size, given.samples, states)), flush=True)
+            else:
+                print(json.dumps(over_worlds(name, size, given.samples, states, given.worlds)), flush=True)
     return 0
+
+
+def over_worlds(name: str, size: int, samples: int, states: int, worlds: int) -> dict[str, Any]:
+    """The lowest, mean and highest part of intervals that held, of several worlds."""
+    rows = [held(name, size, samples, states, seed=seed)["held"] for seed in range(1, worlds + 1)]
+    figures = {what: [row[what] for row in rows if what in row] for what in rows[0]}
+    held_in = {what: [min(v), round(float(np.mean(v)), 3), max(v)] for what, v in figures.items()}
+    return {"map": name, "states": states, "checks": size, "samples": samples, "worlds": worlds, "held": held_in}

@@ -19,7 +19,7 @@ from crowdfield.errors import DataWarning, InputError
 from crowdfield.io.picture import write_picture
 from crowdfield.plot import letters, palette
 from crowdfield.plot.coast import coast_lines
-from crowdfield.plot.furniture import NORTH, SCALE_BAR, furnish_grid, in_degrees, in_lines
+from crowdfield.plot.furniture import NORTH, SCALE_BAR, furnish_grid, hatch, in_degrees, in_lines
 from crowdfield.plot.sheet import at_least
 
 GRID = Grid(500_000, 510_000, 4_000_000, 4_008_000, 50, 40, "EPSG:32633")
@@ -350,6 +350,51 @@ def test_a_map_of_one_label_says_what_it_cannot_tell(tmp_path):
     p = np.full((1, 1, 2), 0.5)
     heatmap = Heatmap(grid, ("not reported", "reported"), p, p, np.ones((1, 1), int), {"only_label": "reported"})
     assert "All reports say “reported”" in plot.sheet(heatmap).axes[0].get_title(loc="left")
+
+
+def test_a_map_of_one_label_shows_how_many_reports_there_are():
+    reports = np.zeros(GRID.shape, int)
+    reports[0, 0], reports[1, 2] = 1, 300
+    p = np.full((*GRID.shape, 2), 0.5)
+    heatmap = Heatmap(GRID, ("not reported", "reported"), p, p, reports, {"only_label": "reported"})
+    drawn = plot.sheet(heatmap)
+    assert drawn.get_suptitle() == "Reports: reported"
+    shades = np.asarray(drawn.axes[0].images[0].get_array())
+    one, many, none = shades[0, 0, :3], shades[1, 2, :3], shades[1, 1, :3]
+    assert none.mean() > one.mean() > many.mean()
+    key = next(part for part in drawn.axes[1].child_axes)
+    assert [tick.get_text() for tick in key.get_yticklabels()] == ["1", "10", "100", "300"]
+    # Who asks for the probability gets it.
+    assert plot.sheet(heatmap, "reported").get_suptitle() == "Probability: reported"
+
+
+def test_reports_of_cells_that_stay_unknown_are_marked():
+    reports, sd = np.zeros(GRID.shape, int), np.full((*GRID.shape, 2), 0.1)
+    reports[0, 0], reports[0, 1] = 1, 2
+    sd[0, 0] = 0.5
+    heatmap = Heatmap(GRID, ("dry", "wet"), np.full((*GRID.shape, 2), 0.5), sd, reports)
+    drawn = plot.sheet(heatmap)
+    (marks,) = [line for line in drawn.axes[0].lines if line.get_marker() == "o"]
+    np.testing.assert_allclose(np.column_stack(marks.get_data()), [[GRID.eastings()[0], GRID.northings()[0]]])
+    assert "reports that tell\ntoo little" in [t.get_text() for t in drawn.axes[1].get_legend().get_texts()]
+    known = plot.sheet(Heatmap(GRID, ("dry", "wet"), heatmap.probability, 0.2 * sd, reports))
+    assert not [line for line in known.axes[0].lines if line.get_marker() == "o"]
+
+
+def test_hatching_covers_unknown_cells_and_no_others():
+    where = np.zeros(GRID.shape, bool)
+    where[:, 0] = where[2, 2] = True
+    axes = Figure().subplots()
+    hatch(axes, GRID, where)
+    (paths,) = [collection.get_paths() for collection in axes.collections]
+    east, north = (
+        GRID.west + GRID.cell_width * np.arange(GRID.columns),
+        GRID.north - GRID.cell_height * np.arange(GRID.rows),
+    )
+    for inset in (0.01, 0.5, 0.99):  # of a cell: near its edges too
+        for row, column in np.ndindex(GRID.shape):
+            at = float(east[column] + inset * GRID.cell_width), float(north[row] - inset * GRID.cell_height)
+            assert any(path.contains_point(at) for path in paths) == where[row, column]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,10 @@ def main(output: Path = Path(__file__).parent) -> float:
     cells = figure.add_gridspec(2, 3, width_ratios=(1, 1, 0.27))
     panels = [figure.add_subplot(cells[i, j]) for i in range(2) for j in range(2)]
     figure.suptitle(
-        "The same flood at four hours, from 600 reports over half a day", x=0.01, ha="left", fontweight="bold"
+        "The same flood at four hours, from 600 reports over half a day; red: the true edge",
+        x=0.01,
+        ha="left",
+        fontweight="bold",
     )
     ranked = []
     for axes, now in zip(panels, HOURS, strict=True):

@@ -210,8 +210,10 @@ def test_a_config_file_is_used_and_the_command_line_overrides_it(tmp_path, run, 
 
 
 def test_questions_can_be_asked_of_a_file_of_reports(tmp_path, run, reports):
-    code, out, _ = run("sources", reports, "--lengthscale", "3km", "-q", "-o", tmp_path / "sources.csv")
+    code, out, _ = run("sources", reports, "--lengthscale", "3km", "-q", "-o", tmp_path / "sources.csv",
+                       "-o", tmp_path / "sources.png")  # fmt: skip
     assert code == 0 and "Who can be trusted" in out and "reliable-01" in out
+    assert (tmp_path / "sources.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "sources.csv").read_text().startswith("source,reports,accuracy")
     code, out, _ = run("next", reports, "-n", 3, "--lengthscale", "3km", "-q", "--json")
     assert code == 0 and [look["rank"] for look in json.loads(out)] == [1, 2, 3]

@@ -1,5 +1,6 @@
 """The report: everything on one page, nothing from elsewhere, nothing that a report brought along runs."""
 
+import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -8,14 +9,18 @@ import numpy as np
 import pandas as pd
 import pytest
 import shapely
+from matplotlib.text import Text
 from tests.browser import needs_chromium, page
 
-from crowdfield import geography, pipeline
+from crowdfield import geography, pipeline, plot
 from crowdfield.errors import InputError, MissingDependencyError
 from crowdfield.io.areas import NamedAreas
 from crowdfield.pipeline.report import browser, gather, read_texts
 from crowdfield.pipeline.report import page as report_page
 from crowdfield.pipeline.totals import totals
+from crowdfield.pipeline.totals_picture import choropleth
+from crowdfield.plot.changes import change_sheet
+from crowdfield.plot.words import ENGLISH, PREFIX, spoken
 
 NASTY = "</section><script>document.title='owned'</script>"
 
@@ -68,6 +73,60 @@ def test_a_report_of_one_label_begins_with_what_it_cannot_tell(runs):
     assert "region = west 1.5, south 2.0" in text
 
 
+def test_a_report_of_one_label_shows_where_reports_are_and_no_figures_of_the_prior(runs):
+    heatmap = runs[0].heatmap
+    alike = replace(heatmap, metadata={**heatmap.metadata, "only_label": "flooded"})
+    content = gather(runs[0], written=datetime(2026, 11, 17, 6, 0, tzinfo=UTC))
+    words, text = read_texts(), report_page(replace(content, heatmap=alike, about=alike.metadata))
+    assert words["counts_says"].format(state="flooded") in text and words["source_one_label"] in text
+    for name in ("look_now", "source_right", "map_says", "unknown_undecided"):
+        start = words[name].format(state="flooded", share="{share}").partition("{")[0]
+        assert start and start not in text
+        assert name == "unknown_undecided" or start in report_page(content)
+
+
+def test_one_of_a_thing_is_in_the_singular(runs):
+    content = gather(runs[0], looks=[])
+    about = {**content.about, "reports": 768, "sources": 1, "outside": 1, "read": [{"rejected": 1}]}
+    text = report_page(replace(content, about=about))
+    assert "768 reports by 1 source ·" in text
+    assert "1 report lies outside the map and was left out." in text
+    assert "1 row of the files could not be used." in text
+
+
+def test_the_first_figure_says_how_much_of_it_nobody_knows(runs):
+    content = gather(runs[0], looks=[])
+    found, heatmap = content.figures(), content.heatmap
+    from crowdfield.plot import unknown
+
+    dark, p = unknown(heatmap)[heatmap.mask], heatmap.of("flooded")[heatmap.mask]
+    assert found["share_unknown"] == pytest.approx(p[dark].sum() / p.sum())
+    somewhere = replace(heatmap, sd=np.full_like(heatmap.sd, 0.5))
+    text = report_page(replace(content, heatmap=somewhere))
+    assert "of which 100 % where nobody knows" in text
+    assert "of which" not in report_page(replace(content, heatmap=replace(heatmap, sd=0 * heatmap.sd)))
+
+
+@needs_chromium
+def test_a_tall_map_is_on_the_first_page(runs, tmp_path):
+    """A4 has room for 265 mm: the map must fit below the first figures."""
+    content, tall = gather(runs[0], looks=[]), np.s_[:, :3]
+    whole = content.heatmap
+    grid = whole.grid
+    narrow = replace(grid, east=grid.west + 3 * grid.cell_width, columns=3)
+    part = replace(
+        whole, grid=narrow, probability=whole.probability[tall], sd=whole.sd[tall], reports=whole.reports[tall]
+    )
+    path = tmp_path / "report.html"
+    path.write_text(report_page(replace(content, heatmap=part)), encoding="utf-8")
+    with page(viewport={"width": 695, "height": 1010}) as window:
+        window.emulate_media(media="print")
+        window.goto(path.as_uri())
+        bottom = window.evaluate("document.querySelector('figure').getBoundingClientRect().bottom")
+        high = window.evaluate("document.querySelector('figure img').naturalHeight")
+        assert high > 1000 and bottom < 268 / 25.4 * 96
+
+
 @needs_chromium
 def test_the_report_prints_on_a4(text, tmp_path):
     path = tmp_path / "report.html"
@@ -96,12 +155,42 @@ def test_where_no_browser_is_the_error_says_what_to_do(monkeypatch):
 def test_every_text_can_be_translated(runs, tmp_path):
     words = read_texts()
     other = tmp_path / "text.xx.toml"
-    lines = [f'{name} = "ⓧ {value}"' for name, value in words.items() if name not in ("language", "direction")]
+    # A string of JSON is one of TOML.
+    lines = [
+        f"{name} = {json.dumps(f'¤ {value}', ensure_ascii=False)}"
+        for name, value in words.items()
+        if name not in ("language", "direction")
+    ]
     other.write_text("\n".join([*lines, 'language = "ar"', 'direction = "rtl"']), encoding="utf-8")
     text = report_page(gather(runs[0], looks=[]), read_texts(other))
     assert '<html lang="ar" dir="rtl">' in text
     headings = re.findall(r"<h2>(.*?)</h2>", text)
-    assert headings and all(heading.startswith("ⓧ") for heading in headings)
+    assert headings and all(heading.startswith("¤") for heading in headings)
+
+
+def test_the_pictures_of_a_report_speak_its_language(runs):
+    """Every word in them: numbers, degrees, the names of states and districts, and who is credited need none."""
+    words = read_texts()
+    assert {name.removeprefix(PREFIX): text for name, text in words.items() if name.startswith(PREFIX)} == ENGLISH
+    other = {name: f"¤ {text}" if name.startswith(PREFIX) else text for name, text in words.items()}
+    first, second = runs
+    alike = replace(first.heatmap, metadata={**first.heatmap.metadata, "only_label": "flooded"})
+    grid = first.heatmap.grid
+    corners = geography.unproject(np.array([[grid.west, grid.south], [grid.east, grid.north]]), str(grid.crs))
+    shapes = np.array([shapely.box(*corners.ravel()), shapely.box(0.0, 0.0, 1.0, 1.0)], dtype=object)
+    districts = totals(first, NamedAreas(("7", "8"), shapes), draws=20)
+    with spoken(other):
+        figures = [
+            plot.sheet(first.heatmap, looks=[[grid.west, grid.south]]),
+            plot.sheet(alike),
+            change_sheet(pipeline.compare(first.heatmap, second.heatmap)),
+            choropleth(districts),
+        ]
+    for figure in figures:
+        texts = {text.get_text() for text in figure.findobj(Text)} - {"N"}
+        said = {text for text in texts if re.search(r"[a-z]{2}", text) and not re.fullmatch(r"[\d.,]+ k?m", text)}
+        assert said and all(text.startswith(("¤", "crowdfield")) or "; crowdfield" in text for text in said), said
+    assert plot.sheet(first.heatmap).get_suptitle() == "Probability: flooded"  # only those of the report
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """A saved run continues as if it had never stopped."""
 
+import copy
+import pickle
 import zipfile
 
 import numpy as np
@@ -33,6 +35,24 @@ def kept(halves, tmp_path):
     fused = pipeline.fuse_on(geography.project(halves[0], grid.crs), grid, settings)
     pipeline.save_run(fused, tmp_path / "run.cf")
     return fused, pipeline.load_run(tmp_path / "run.cf")
+
+
+def _pickled(thing):
+    return pickle.loads(pickle.dumps(thing))  # noqa: S301 (our own bytes)
+
+
+@pytest.mark.parametrize("there_and_back", [_pickled, copy.deepcopy, copy.copy])
+def test_a_run_survives_being_copied_and_pickled(kept, there_and_back):
+    before, _ = kept
+    after = there_and_back(before)
+    assert after.settings == before.settings and repr(after) == repr(before)
+    np.testing.assert_array_equal(after.heatmap.probability, before.heatmap.probability)
+    again = pipeline.make_map(after.model, after.heatmap.grid, after.heatmap.reports)
+    np.testing.assert_allclose(again.probability, before.heatmap.probability, atol=1e-12)
+    trusted = there_and_back(pipeline.Settings(sources={"a": "high"}, region=(1.0, 2.0, 3.0, 4.0)))
+    assert trusted.sources == {"a": "high"} and trusted.region == pipeline.Settings(region=(1.0, 2.0, 3.0, 4.0)).region
+    with pytest.raises(TypeError):
+        trusted.sources["a"] = "low"
 
 
 def test_a_saved_run_is_read_back_unchanged(kept):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -81,9 +82,28 @@ def test_the_expected_share_is_the_mean_of_the_map(fused, areas, found):
         if row["cells"]:
             share = located.share[number].toarray().ravel()
             assert row["share_flooded"] == pytest.approx(share @ shown / share.sum())
-            assert (
-                row["share_low_flooded"] <= row["share_flooded"] <= row["share_high_flooded"] or row["area"] == "tiny"
-            )
+            for state, what in (("flooded", "share"), ("flooded", "amount"), ("dry", "share")):
+                assert row[f"{what}_low_{state}"] <= row[f"{what}_{state}"] <= row[f"{what}_high_{state}"]
+
+
+def test_results_say_what_they_are_in_one_line(fused, found):
+    from crowdfield.pipeline.assessing import assess
+    from crowdfield.pipeline.sampling_plan import plan
+
+    places = plan(fused.heatmap, size=40, seed=0)
+    checked = places.places.assign(state="flooded")
+    lines = [
+        (found, r"<DistrictTotals of 'flooded' in 6 districts, in km², with 90 % intervals>"),
+        (
+            pipeline.compare(fused.heatmap, fused.heatmap),
+            r"<Change of 'flooded' in [\d,]+ cells: rose in 0, fell in 0>",
+        ),
+        (places, r"<Plan: \d+ places to check, drawn with seed 0>"),
+        (assess(fused.heatmap, checked), r"<Assessment of 'flooded': \d+ checks: .* of the map is right \(95 % int.*>"),
+        (pipeline.check_model(fused.model), r"<ModelCheck of 150 reports: habits holds, agreement holds, .*>"),
+    ]
+    for result, line in lines:
+        assert re.fullmatch(line, repr(result)), repr(result)
 
 
 def test_notes_name_districts_that_the_map_does_not_cover_or_that_overlap(found):
@@ -169,6 +189,8 @@ def test_every_format_can_be_read_back(found, tmp_path):
     sheet = openpyxl.load_workbook(tmp_path / "totals.xlsx")["totals"]
     assert sheet["A4"].value == "'=wet side" and sheet["A4"].data_type == "s"
     assert sheet.max_row == 2 + len(DISTRICTS)
+    remarks = sheet.column_dimensions[sheet.cell(1, sheet.max_column).column_letter].width
+    assert remarks == 40 > sheet.column_dimensions["A"].width > max(map(len, DISTRICTS))
     read = json.loads((tmp_path / "totals.geojson").read_text(encoding="utf-8"))
     assert read["features"][0]["properties"]["share_flooded"] == pytest.approx(
         found.table["share_flooded"][0], rel=1e-4
@@ -204,6 +226,7 @@ def test_the_coloured_map_is_of_the_map_alone_and_its_names_do_not_overlap(fused
     shapes = [*DISTRICTS.values(), shapely.Polygon(), box(0.1, 0.6, 0.4, 0.9).difference(box(0.2, 0.7, 0.3, 0.8))]
     names = (*DISTRICTS, "empty", "a district with a hole and a long name")
     found = totals(fused, NamedAreas(names, np.array(shapes, dtype=object)), draws=20)
+    assert found.table.set_index("area").loc["empty", "note"] == "it has no outline in the file"
     figure = choropleth(found)
     axes, beside = figure.axes[:2]
     figure.draw_without_rendering()
@@ -225,6 +248,7 @@ def test_a_long_name_is_cut_only_where_its_district_has_no_room_for_it(fused):
     assert written.rsplit("\n", 1)[0].replace("\n", " ") == name
     assert ways_to_write(name)[1:] == ["Quartier La Savan…"]
     assert ways_to_write("Centre-ville") == ["Centre-ville"]
+    assert ways_to_write("Quartier Nord-Ouest")[:2] == ["Quartier\nNord-Ouest", "Quartier Nord-\nOuest"]
     assert ways_to_write("a name of very many words that nobody can read as it goes on and on") == [
         "a name of very ma…"
     ]

@@ -198,10 +198,12 @@ def test_an_area_query_of_ogc_edr_gives_the_figures_of_a_polygon(space):
     assert told.headers["content-type"] == "application/vnd.cov+json"
     found = told.json()
     assert found["domain"]["domainType"] == "Polygon" and set(found["ranges"]) == set(found["parameters"])
+    assert next(iter(found["parameters"])) == "flooded"  # the state in question comes first
     stored = client.get("/situations/flood/totals", params={"districts": "halves"}).json()["areas"][0]
     low, share, high = (found["ranges"][name]["values"][0] for name in ("flooded_low", "flooded", "flooded_high"))
     assert share == pytest.approx(stored["states"]["flooded"]["share"]) and low < share < high
     described = client.get("/ogc/collections/flood").json()
+    assert list(described["parameter_names"]) == ["flooded", "dry"]
     assert described["data_queries"]["area"]["link"]["href"].endswith("/ogc/collections/flood/area")
 
 

@@ -19,10 +19,7 @@ Run = Annotated[
 @opt.grouped
 def sources(
     run: Run,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Also write the table (.csv) or draw it (.png)."),
-    ] = None,
+    output: Annotated[list[Path] | None, opt.several_outputs("Write the table (.csv) or draw it (.png).")] = None,
     most: Annotated[int, typer.Option(min=2, help="How many sources to show at most.")] = 40,
     *,
     beliefs: opt.Beliefs,
@@ -35,19 +32,21 @@ def sources(
     from crowdfield.io.layers import plain
 
     talk = Talk.of(voice)
-    if output is not None and output.suffix.lower() not in (".csv", ".png"):
-        raise typer.BadParameter("write the source table as .csv or .png.", param_hint="--output")
-    can_be_written({"--output": output}, inputs=[run])
+    for path in output or []:
+        if path.suffix.lower() not in (".csv", ".png"):
+            raise typer.BadParameter("write the source table as .csv or .png.", param_hint="--output")
+        can_be_written({"--output": path}, inputs=[run])
     table = run_from(run, settings_from(beliefs), talk).table()
-    if output is not None and output.suffix.lower() == ".png":
-        from crowdfield import plot
+    for path in output or []:
+        if path.suffix.lower() == ".png":
+            from crowdfield import plot
 
-        with io.replacing(output) as temporary:
-            plot.sources(table, most=most).savefig(temporary)
-    elif output is not None:
-        from crowdfield.io.table import write_rows
+            with io.replacing(path) as temporary:
+                plot.sources(table, most=most).savefig(temporary)
+        else:
+            from crowdfield.io.table import write_rows
 
-        write_rows(list(table.columns), table.itertuples(index=False), output)
+            write_rows(list(table.columns), table.itertuples(index=False), path)
     talk.result(plain(table.to_dict("records")), sources_table(table, most))
 
 
@@ -56,8 +55,7 @@ def next_(
     run: Run,
     n: Annotated[int, typer.Option("-n", min=1, help="How many places.")] = 10,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE.geojson", help="Write them as areas for a tasking tool."),
+        list[Path] | None, opt.several_outputs("Write them as areas for a tasking tool (.geojson).")
     ] = None,
     by: Annotated[
         str | None, typer.Option(metavar="SOURCE", help="The source that would report; default: a reliable one.")
@@ -81,12 +79,13 @@ def next_(
         wide = None if size is None else parse_length(size)
     except InputError as problem:
         raise typer.BadParameter(str(problem), param_hint="--size") from problem
-    can_be_written({"--output": output}, LOOK_FORMATS, inputs=[run])
+    for path in output or []:
+        can_be_written({"--output": path}, LOOK_FORMATS, inputs=[run])
     fused = run_from(run, settings_from(beliefs), talk)
     with talk.progress("Asking where to look next"):
         looks = pipeline.next_looks(fused, n, by=by)
-    if output is not None:
-        pipeline.write_looks(fused, looks, output, size=wide)
+    for path in output or []:
+        pipeline.write_looks(fused, looks, path, size=wide)
     talk.result([plain(look.plain()) for look in looks], looks_table(looks))
 
 

@@ -135,7 +135,8 @@ def _result(fused: Fused, checked: Path, outputs: list[Path], gold: Path | None,
     ]
     names = ["state", "mapped", "by checks", "checks and map", "right", "found"]
     legend = (
-        "mapped: share of the map; by checks, checks and map: estimates of its true share; "
+        "mapped: share of the map where it is the most probable state; "
+        "by checks, checks and map: estimates of its true share; "
         "right: of what is mapped so, the share that is so; found: of what is so, the share that is mapped so"
     )
     text = [*found.lines(), table(None, names, rows, right=(1, 2, 3, 4, 5)), legend]

@@ -111,6 +111,6 @@ def totals(
     cut = ", ".join(share(value) for value in found.thresholds)
     said = job.in_words(state)
     names = ["district", "share", f"amount ({unit})", f"P(≥ {cut})", "unknown", "reports"]
-    title = f"Share and amount that is {said}, with {share(level)} intervals"
+    title = f"Share and amount that is “{said}”, with {share(level)} intervals"
     text = [table(title, names, rows, right=(1, 2, 3, 4, 5)), *(f"wrote {path}" for path in written)]
     talk.result({"totals": plain(found.table.to_dict("records")), "notes": list(found.notes)}, text)

@@ -20,6 +20,7 @@ from crowdfield.io.table import safe, write_tagged
 from crowdfield.io.vector import DIGITS, write_features
 
 Column = tuple[str, str, Sequence[Any]]  # name, HXL tag, values
+WIDEST = 40  # letters: a column of a workbook
 NUMBER = 6  # significant digits: figures with intervals need no more
 
 
@@ -41,7 +42,9 @@ def write_xlsx(columns: Sequence[Column], shapes: NDArray[Any], about: Mapping[s
         sheet.append(row)
     for cell in sheet[1]:
         cell.font = Font(bold=True)
-        sheet.column_dimensions[cell.column_letter].width = min(max(len(str(cell.value)) + 2, 10), 40)
+        # The HXL row may be cut: it is for programs.
+        longest = max(len(str(value)) for value in (cell.value, *columns[cell.column - 1][2]))
+        sheet.column_dimensions[cell.column_letter].width = min(max(longest + 2, 10), WIDEST)
     for cell in sheet[2]:
         cell.font = Font(color="888888", size=9)
     sheet.freeze_panes = "B3"

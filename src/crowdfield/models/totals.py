@@ -164,7 +164,9 @@ def of_shown(
     with np.errstate(invalid="ignore", divide="ignore"):
         share, shares = expected / total[:, None], drawn / total[:, None, None]
         nobody_knows = unknown / total
+    # The map and the draws are two computations of one posterior: an interval holds what both say.
     ends = area_totals.interval(drawn, level)
+    ends = np.stack([np.minimum(ends[..., 0], expected), np.maximum(ends[..., 1], expected)], axis=-1)
     columns: dict[str, Any] = {
         "area": pd.Series(areas.names, dtype=object),
         "places": np.diff(areas.share.indptr),

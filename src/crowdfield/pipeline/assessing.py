@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from crowdfield.counting import counted
 from crowdfield.data import Heatmap
 from crowdfield.data.positive import decide, display_order
 from crowdfield.errors import InputError
@@ -76,6 +77,9 @@ class Assessment:
     positive: Hashable
     notes: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        return f"<Assessment of '{self.positive}': {self.lines()[0]}>"
+
     def plain(self) -> dict[str, Any]:
         """All figures as numbers, words and lists, for JSON."""
         from crowdfield.io.layers import plain
@@ -98,7 +102,7 @@ class Assessment:
         """The accuracy and the notes, in sentences."""
         right = self.accuracy
         return [
-            f"{self.checks:,} checks: {100 * right.value:.0f} % of the map is right "
+            f"{counted(self.checks, 'check')}: {100 * right.value:.0f} % of the map is right "
             f"({100 * self.level:.0f} % interval {100 * right.low:.0f} to {100 * right.high:.0f} %)",
             *(f"note: {note}." for note in self.notes),
         ]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from crowdfield.plot import ACCENT, FAINT, INK
@@ -68,7 +69,10 @@ def _reliability(axes: Any, check: ModelCheck) -> None:
                   markersize=4)  # fmt: skip
     for x, y, n in zip(table.predicted[filled], table.observed[filled], table.count[filled], strict=True):
         above = y < NEAR_EDGE  # below such a point the number would lie on the axis
-        axes.annotate(f"{n:,}", (x, y), (6, 5 if above else -11), textcoords="offset points", fontsize=7.5, color=FAINT)
+        axes.annotate(
+            f"{n:,}", (x, y), (6, 5 if above else -11), textcoords="offset points", fontsize=7.5, color=FAINT,
+            path_effects=[withStroke(linewidth=2.0, foreground="white")],
+        )  # fmt: skip
     axes.set(
         xlim=(0, 1), ylim=(0, 1), xlabel="probability of a left-out report's label", ylabel="how often it was said"
     )

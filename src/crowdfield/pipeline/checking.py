@@ -19,6 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crowdfield.arrays import Array
+from crowdfield.counting import counted
 from crowdfield.data.positive import decide
 from crowdfield.errors import InputError, MissingDependencyError
 from crowdfield.inference import agreement
@@ -97,6 +98,10 @@ class ModelCheck:
     by_place: pd.DataFrame
     psis: dict[str, Any]
     label: str  # the label whose frequency is compared in the check of agreement
+
+    def __repr__(self) -> str:
+        found = ", ".join(f"{each.name} {'holds' if each.holds else 'FAILS'}" for each in self.findings)
+        return f"<ModelCheck of {counted(self.reports, 'report')}: {found}>"
 
     @property
     def findings(self) -> list[Finding]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv
 
 from crowdfield.arrays import Array
+from crowdfield.counting import counted
 from crowdfield.data import Grid, Heatmap
 from crowdfield.data.positive import matching
 from crowdfield.errors import InputError
@@ -79,6 +80,12 @@ class Change:
     unknown: NDArray[np.bool_]
     least: float
     about: dict[str, Any]
+
+    def __repr__(self) -> str:
+        words = self.verdict()
+        rose, fell = (int((words == word).sum()) for word in ("rose", "fell"))
+        cells = counted(int((words != "").sum()), "cell")
+        return f"<Change of '{self.state}' in {cells}: rose in {rose:,}, fell in {fell:,}>"
 
     @property
     def difference(self) -> Array:

@@ -11,6 +11,7 @@ from xml.etree import ElementTree as xml
 import numpy as np
 import pandas as pd
 
+from crowdfield.counting import counted
 from crowdfield.data import Heatmap
 from crowdfield.errors import InputError
 from crowdfield.geography import unproject
@@ -77,9 +78,12 @@ class Plan:
     margin: float  # to expect
     about: dict[str, Any]
 
+    def __repr__(self) -> str:
+        return f"<Plan: {self.lines()[0]}>"
+
     def lines(self) -> list[str]:
         return [
-            f"{len(self.places):,} places to check, drawn with seed {self.seed}",
+            f"{counted(len(self.places), 'place')} to check, drawn with seed {self.seed}",
             f"expect the share that is right to ± {100 * self.margin:.1f} % (intervals of {100 * self.level:.0f} %)",
             "write what is true at each place into the column 'state', then: crowdfield assess result RUN FILE",
         ]

@@ -149,6 +149,11 @@ class Settings:
     # weakly diagonal ones by default
     others: Sequence[Sequence[float]] | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A read-only view of a dictionary cannot be pickled; the constructor makes it again.
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return _from_values, ({name: dict(v) if isinstance(v, MappingProxyType) else v for name, v in values.items()},)
+
     def __post_init__(self) -> None:
         for name in ("read", "sources"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
@@ -211,6 +216,10 @@ class Settings:
             for name, value in self.plain().items()
             if value != standard.plain()[name] and name not in ("read",)
         }
+
+
+def _from_values(values: Mapping[str, Any]) -> Settings:
+    return Settings(**values)
 
 
 def trusted(trust: Any, states: Sequence[Any], labels: Sequence[Any]) -> list[list[float]]:

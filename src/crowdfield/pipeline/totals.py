@@ -12,6 +12,7 @@ import pandas as pd
 import shapely
 
 from crowdfield import geography
+from crowdfield.counting import counted
 from crowdfield.data import Grid, Heatmap
 from crowdfield.data.grade_order import AT_LEAST_WORDS
 from crowdfield.data.positive import scale_name
@@ -46,6 +47,10 @@ class DistrictTotals:
     notes: tuple[str, ...]
     about: dict[str, Any]
     grid: Grid  # of the map that was added up
+
+    def __repr__(self) -> str:
+        of = f"'{self.positive}' in {counted(len(self.table), 'district')}, in {self.unit}"
+        return f"<DistrictTotals of {of}, with {100 * self.level:g} % intervals>"
 
     def column(self, show: Any = None) -> str:
         """What is shown where only one thing is, as columns are named. show: a state, or "at least" one of the grades;
@@ -139,7 +144,7 @@ def of_map(
     table.insert(3, "reports", reports)
     table.insert(5, "outside_share", located.outside)
     table = _in_order(table, [heatmap.states[j] for j in heatmap.order])
-    table["note"] = _notes(table, located)
+    table["note"] = _notes(table, located, areas)
     how = {
         "level": options.level,
         "draws": options.draws,
@@ -225,12 +230,15 @@ def _reports(fused: Fused, areas: NamedAreas) -> np.ndarray:
     return np.bincount(code, minlength=len(areas)).astype(np.int64)
 
 
-def _notes(table: pd.DataFrame, located: Located) -> list[str]:
+def _notes(table: pd.DataFrame, located: Located, areas: NamedAreas) -> list[str]:
     """What is special about each district, as a remark; empty for most."""
     out = []
-    for row, outside, in_parts in zip(table.to_dict("records"), located.outside, located.in_parts, strict=True):
+    columns = located.outside, located.in_parts, shapely.is_empty(areas.shapes)
+    for row, outside, in_parts, empty in zip(table.to_dict("records"), *columns, strict=True):
         said = []
-        if row["cells"] == 0:
+        if empty:
+            said.append("it has no outline in the file")
+        elif row["cells"] == 0:
             said.append("the map does not reach it")
         elif outside > 0:
             said.append(f"{100 * outside:.0f} % of it lies outside the map and is not counted")

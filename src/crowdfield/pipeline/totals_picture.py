@@ -15,7 +15,7 @@ from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path
 from matplotlib.patheffects import withStroke
 
-from crowdfield.counting import counted, share_with_interval
+from crowdfield.counting import share_with_interval
 from crowdfield.data import Grid
 from crowdfield.data.heatmap import UNKNOWN_SHARE
 from crowdfield.data.positive import scale_name
@@ -33,6 +33,7 @@ from crowdfield.plot.sheet_layout import (
     place,
     shape_of,
 )
+from crowdfield.plot.words import numbered, say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,7 +62,7 @@ def choropleth(found: DistrictTotals, state: Any = None, *, title: str | None = 
     seen = shapely.intersection(shapes, shapely.box(*frame.bounds))
 
     figure = Figure(figsize=default_size(shape_of(frame)), dpi=RESOLUTION)
-    name = figure.suptitle(title or f"Share: {said}", fontweight="bold", color=INK)
+    name = figure.suptitle(title or say("share", state=said), fontweight="bold", color=INK)
     axes, beside = figure.add_axes((0, 0, 1, 1)), figure.add_axes((0, 0, 1, 1))
     furnish_grid(axes, frame)
     # The largest first, so that a district within another is not hidden by it.
@@ -82,11 +83,11 @@ def choropleth(found: DistrictTotals, state: Any = None, *, title: str | None = 
     below = place(Parts(figure, axes, beside, name, subtitle, credit), shape_of(frame))
     with boxes_allowed():
         listed = _name(axes, found, column, seen, shades) if len(table) <= MOST_NAMED else []
-    whole = short(found.weights, 12) if found.weights else "the area"
-    draw_key(beside, colours, f"share of {whole} that is\n{short(said, 21)}", ("0", "50 %", "100 %"))
-    handles: list[Any] = [Patch(fc=UNKNOWN, ec=HATCH, hatch="////", lw=0, label="nobody knows")]
+    whole = short(found.weights, 12) if found.weights else say("area")
+    draw_key(beside, colours, say("share_of", whole=whole, state=short(said, 21)), ("0", "50 %", "100 %"))
+    handles: list[Any] = [Patch(fc=UNKNOWN, ec=HATCH, hatch="////", lw=0, label=say("nobody_knows"))]
     if (~np.isfinite(share) & ~shapely.is_empty(seen)).any():
-        handles.append(Patch(fc=OUTSIDE, ec=OUTLINE, lw=0.7, label="not on the map"))
+        handles.append(Patch(fc=OUTSIDE, ec=OUTLINE, lw=0.7, label=say("not_on_map")))
     handles += [Line2D([], [], ls="", label=f"{mark}   {name}\n     {figures}") for mark, name, figures in listed]
     draw_handles(beside, handles, below)
     return figure
@@ -105,13 +106,13 @@ def _frame(shapes: Any, grid: Grid) -> Grid:
 def _subtitle(found: DistrictTotals) -> str:
     made = moment_in_words(found.about.get("created"))
     named = len(found.table) <= MOST_NAMED
-    interval = f"in brackets the {100 * found.level:.0f} % interval" if named else None
+    interval = say("interval", level=f"{100 * found.level:.0f}") if named else None
     return "; ".join(part for part in (made, interval) if part is not None)
 
 
 def _credit(found: DistrictTotals, hidden: int) -> str:
-    beyond = f", {hidden:,} of them beyond the map and not shown" if hidden else ""
-    return f"{counted(len(found.table), 'district')}{beyond}; {credit_line(found.grid)}"
+    beyond = say("hidden", count=f"{hidden:,}") if hidden else ""
+    return f"{numbered('district', len(found.table))}{beyond}; {credit_line(found.grid)}"
 
 
 def _name(axes: Axes, found: DistrictTotals, column: str, seen: Any, shades: Any) -> list[tuple[str, str, str]]:
@@ -148,8 +149,9 @@ def _name(axes: Axes, found: DistrictTotals, column: str, seen: Any, shades: Any
 def ways_to_write(area: Any) -> list[str]:
     """A district's name as it may stand in it, the better first: whole, in lines if it is long; else cut."""
     name = " ".join(str(area).split())
-    lines = wrap(name, LONGEST_NAME, break_long_words=False)
-    ways = [*(["\n".join(lines)] if len(lines) <= MOST_LINES else []), short(name, LONGEST_NAME)]
+    # Between words before at hyphens: "Quartier / Nord-Ouest".
+    lines = [wrap(name, LONGEST_NAME, break_long_words=False, break_on_hyphens=cut) for cut in (False, True)]
+    ways = [*("\n".join(way) for way in lines if len(way) <= MOST_LINES), short(name, LONGEST_NAME)]
     return list(dict.fromkeys(ways))
 
 

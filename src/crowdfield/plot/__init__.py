@@ -42,5 +42,7 @@ from crowdfield.plot.panels import draw_uncertainty as draw_uncertainty
 from crowdfield.plot.sheet import MOST_PROBABLE as MOST_PROBABLE
 from crowdfield.plot.sheet import parse_size as parse_size
 from crowdfield.plot.sheet import sheet
+from crowdfield.plot.sheet import shown as shown
+from crowdfield.plot.sheet import shows_counts as shows_counts
 
 __all__ = ["heatmap", "reports", "sheet", "sources", "states", "summary", "uncertainty"]

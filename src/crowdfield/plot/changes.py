@@ -22,6 +22,7 @@ from crowdfield.plot.sheet_layout import (
     place,
     shape_of,
 )
+from crowdfield.plot.words import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +51,7 @@ def change_sheet(change: Any, *, title: str | None = None) -> Figure:
     """A `crowdfield.pipeline.Change` as a printable map."""
     grid: Grid = change.grid
     figure = Figure(figsize=default_size(shape_of(grid)), dpi=RESOLUTION)
-    name = figure.suptitle(title or f"What changed: {change.state}", fontweight="bold", color=INK)
+    name = figure.suptitle(title or say("change", state=change.state), fontweight="bold", color=INK)
     axes, beside = figure.add_axes((0, 0, 1, 1)), figure.add_axes((0, 0, 1, 1))
     draw_change(axes, grid, change.difference, change.real, change.unknown)
     subtitle = axes.set_title(_moments(change), loc="left", fontsize=9, color=FAINT, wrap=True)
@@ -77,7 +78,7 @@ def draw_change(
 def _moments(change: Any) -> str:
     made = change.about.get("created", {})
     before, after = (moment_in_words(made.get(when)) for when in ("before", "after"))
-    return f"{before}, to {after}" if before and after else ""
+    return say("since", before=before, after=after) if before and after else ""
 
 
 def _legend(axes: Axes, below: bool) -> None:
@@ -87,12 +88,12 @@ def _legend(axes: Axes, below: bool) -> None:
     key.imshow(DIFFERENCE(Normalize(-1, 1)(steps))[:, None, :3], origin="lower", extent=(0, 1, -1, 1), aspect="auto")
     key.yaxis.tick_right()
     key.set_xticks([])
-    key.set_yticks([-1, 0, 1], ["−100 %", "no change", "+100 %"])
+    key.set_yticks([-1, 0, 1], ["−100 %", say("no_change"), "+100 %"])
     key.tick_params(labelsize=8, colors=FAINT, length=2)
-    key.set_title("change in probability", fontsize=8.5, color=INK, loc="left")
+    key.set_title(say("change_in"), fontsize=8.5, color=INK, loc="left")
     handles = [
-        Patch(fc="white", ec="#c8c8c8", lw=0.8, label="white: no change\ndetected"),
-        Patch(fc=DIFFERENCE(0.85), label=f"full colour: real with\nat least {100 * FULL_FROM:.0f} % probability"),
-        Patch(fc=UNKNOWN, ec=HATCH, hatch="////", lw=0, label="nobody knows"),
+        Patch(fc="white", ec="#c8c8c8", lw=0.8, label=say("no_change_detected")),
+        Patch(fc=DIFFERENCE(0.85), label=say("real_change", sure=f"{100 * FULL_FROM:.0f}")),
+        Patch(fc=UNKNOWN, ec=HATCH, hatch="////", lw=0, label=say("nobody_knows")),
     ]
     draw_handles(axes, handles, below)

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 COAST = "#3f3f46"
 WATER = "#2f76b5"
-CREDIT = "coast and borders: Natural Earth"
-WATER_CREDIT = "rivers and lakes: GSHHG"
 # Rivers and lakes without details that a picture would not show: of its width 1 / DETAILS. A river or lake is at least
 # LEAST_WATER of them long; of more than MOST_WATER coordinates the largest are drawn, so that they do not hide the map.
 DETAILS, LEAST_WATER, MOST_WATER = 600, 24, 2_500

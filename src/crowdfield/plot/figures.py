@@ -53,7 +53,7 @@ def heatmap(
 
     >>> cf.plot.heatmap(fused.heatmap, "flooded").savefig("map.png")
     """
-    figure = Figure(figsize=(7.8, 5.6), layout="constrained", dpi=120)
+    figure = Figure(figsize=_beside_legend(heatmap), layout="constrained", dpi=120)
     axes, beside = figure.subplots(1, 2, width_ratios=(1, 0.27))
     draw_map(axes, heatmap, state, title=title)
     handles: list[Line2D] = []
@@ -87,7 +87,7 @@ def states(heatmap: Heatmap, *, title: str | None = None) -> Figure:
     >>> type(cf.plot.states(fused.heatmap)).__name__
     'Figure'
     """
-    figure = Figure(figsize=(7.8, 5.6), layout="constrained", dpi=120)
+    figure = Figure(figsize=_beside_legend(heatmap), layout="constrained", dpi=120)
     axes, beside = figure.subplots(1, 2, width_ratios=(1, 0.3))
     draw_states(axes, heatmap, title=title)
     draw_states_legend(beside, heatmap)
@@ -243,3 +243,11 @@ def summary(
     beside.legend(handles=handles, title=note, loc="upper left", **LEGEND)
     draw_sources(figure.add_subplot(cells[1, 2]), table)
     return figure
+
+
+def _beside_legend(heatmap: Heatmap) -> tuple[float, float]:
+    """Inches of a figure of one map and a legend, without empty space below the map."""
+    west, south, east, north = heatmap.grid.bounds
+    tall = (north - south) / (east - west) * aspect(heatmap)
+    # The map takes about five of the inches across, title and axis one of those down; the legend needs the least.
+    return 7.8, float(np.clip(0.85 + 4.95 * tall, 3.6, 9.0))

@@ -29,6 +29,7 @@ from crowdfield.plot.palette import (
     suppressed,
     unknown,
 )
+from crowdfield.plot.words import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from crowdfield.data import Grid, Heatmap
 
 HATCH = "#a9a9ae"
+EDGE_OF_CELL = 1e-3  # of a cell: from its edge, where the outline of hatching begins
 LEGEND: dict[str, Any] = {
     "frameon": False,
     "fontsize": 8.5,
@@ -71,10 +73,15 @@ def hatch(axes: Axes, grid: Grid, where: NDArray[np.bool_]) -> None:
     """Strokes over what nobody knows."""
     if not where.any() or min(grid.shape) < 2:
         return
-    # contourf of the 0/1 field at its half height follows the cells' edges closely enough for a hatch.
-    padded = np.pad(where.astype(float), 1, mode="edge")
-    eastings = np.concatenate([[grid.west], grid.eastings(), [grid.east]])
-    northings = np.concatenate([[grid.north], grid.northings(), [grid.south]])
+    # Each cell as two columns and two rows close to its edges, so that the contour at half height runs along the edges
+    # and not across the corners of single cells.
+    inset = EDGE_OF_CELL * np.array([1.0, -1.0])
+    columns = np.linspace(grid.west, grid.east, grid.columns + 1)
+    rows = np.linspace(grid.north, grid.south, grid.rows + 1)
+    eastings = (np.column_stack([columns[:-1], columns[1:]]) + inset * grid.cell_width).ravel()
+    northings = (np.column_stack([rows[:-1], rows[1:]]) - inset * grid.cell_height).ravel()
+    eastings[[0, -1]], northings[[0, -1]] = columns[[0, -1]], rows[[0, -1]]
+    padded = np.repeat(np.repeat(where.astype(float), 2, axis=0), 2, axis=1)
     strokes = axes.contourf(eastings, northings, padded, levels=[0.5, 1.5], colors="none", hatches=["////"], zorder=2)
     strokes.set(edgecolor=HATCH, linewidth=0.0)
 
@@ -107,8 +114,8 @@ def _label_axes(axes: Axes, grid: Grid) -> None:
     """Longitude and latitude along the edges, whatever the projection; without a reference system the plain numbers."""
     edges = _edge_degrees(grid) if grid.crs is not None else None
     if edges is None:
-        axes.set_xlabel("easting")
-        axes.set_ylabel("northing")
+        axes.set_xlabel(say("easting"))
+        axes.set_ylabel(say("northing"))
         for side in (axes.xaxis, axes.yaxis):
             side.set_major_locator(MaxNLocator(5))
         return
@@ -124,8 +131,8 @@ def _label_axes(axes: Axes, grid: Grid) -> None:
             middle = (degrees[0] + degrees[-1]) / 2
             ticks = np.sort(ticks[np.argsort(np.abs(ticks - middle), kind="stable")[:count]])
         axis.set_ticks(np.interp(ticks, degrees, places), in_degrees(ticks, sides))
-    axes.set_xlabel("longitude")
-    axes.set_ylabel("latitude")
+    axes.set_xlabel(say("longitude"))
+    axes.set_ylabel(say("latitude"))
 
 
 def _edge_degrees(grid: Grid) -> tuple[tuple[Any, Any], tuple[Any, Any]] | None:
@@ -261,7 +268,7 @@ def draw_legend(
     below: the legend is below the map, so its parts stand side by side.
     """
     j = state_index(heatmap, state)
-    draw_key(axes, scale_of(heatmap, state), in_lines(f"probability of {heatmap.states[j]}", KEY_LETTERS))
+    draw_key(axes, scale_of(heatmap, state), in_lines(say("probability_of", state=heatmap.states[j]), KEY_LETTERS))
     handles = [*_ground_handles(heatmap), *([looks_handle()] if looks else []), *more]
     draw_handles(axes, handles, below)
 
@@ -275,7 +282,7 @@ def draw_key(axes: Axes, shades: Colormap, label: str, ticks: Sequence[str] = ("
     band = (1.0 - UNKNOWN_SHARE) / 0.75
     key.add_patch(Rectangle((0, 0), 1, band, fc="none", ec=HATCH, hatch="/////", lw=0))
     key.set_xticks([0, 0.5, 1], ticks)
-    key.set_yticks([band / 2, 0.96], ["unknown", "well\nknown"])
+    key.set_yticks([band / 2, 0.96], [say("unknown"), say("known")])
     key.tick_params(labelsize=7.5, colors=FAINT, length=2)
     key.set_xlabel(label, fontsize=8.5, color=INK)
     for spine in key.spines.values():
@@ -344,7 +351,7 @@ def from_corner(axes: Axes) -> Any:
 
 def looks_handle() -> Line2D:
     """The entry of the legend for places to look at."""
-    return Line2D([], [], ls="", marker="o", mfc="white", mec=INK, mew=1.4, ms=8, label="look here\nnext, by rank")
+    return Line2D([], [], ls="", marker="o", mfc="white", mec=INK, mew=1.4, ms=8, label=say("look_next"))
 
 
 def in_lines(text: Any, letters: int, most: int = 2) -> str:
@@ -359,9 +366,9 @@ def short(state: Any, most: int = 18) -> str:
 
 
 def _ground_handles(heatmap: Heatmap) -> list[Any]:
-    handles: list[Any] = [Patch(fc=UNKNOWN, ec=HATCH, hatch="////", lw=0, label="nobody knows")]
+    handles: list[Any] = [Patch(fc=UNKNOWN, ec=HATCH, hatch="////", lw=0, label=say("nobody_knows"))]
     if not heatmap.mask.all():
-        handles.append(Patch(fc=OUTSIDE, ec="#c8c8c8", lw=0.8, label="outside"))
+        handles.append(Patch(fc=OUTSIDE, ec="#c8c8c8", lw=0.8, label=say("outside")))
     return handles
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from crowdfield.counting import crowd
 from crowdfield.data import Heatmap
 from crowdfield.data.grade_order import AT_LEAST_WORDS
 from crowdfield.errors import InputError
-from crowdfield.plot.furniture import draw_grades_legend, draw_legend, draw_states_legend, short
+from crowdfield.plot.furniture import draw_grades_legend, draw_legend, draw_states_legend, looks_handle, short
 from crowdfield.plot.palette import FAINT, INK, ignorance, knowledge, state_index, state_title
 from crowdfield.plot.panels import draw_grades, draw_looks, draw_map, draw_reports, draw_states
+from crowdfield.plot.reported import draw_counts, draw_counts_legend, mark_unclear
 from crowdfield.plot.sheet_layout import (
     RESOLUTION,
     Parts,
@@ -25,6 +25,7 @@ from crowdfield.plot.sheet_layout import (
     place,
     shape_of,
 )
+from crowdfield.plot.words import numbered, say
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -64,7 +65,8 @@ def sheet(
         The map.
     show : state, optional
         The state whose probability is shown; "most-probable" for the most probable state of every cell; of grades also
-        "grade" for the expected one, and "at least STATE". By default the state in question.
+        "grade" for the expected one, and "at least STATE". By default the state in question; where all reports say the
+        same, how many there are in each cell, because nothing tells how probable it is.
     title : str, optional
         Above the map; by default the title that the map carries, or what it shows.
     size : str, optional
@@ -89,6 +91,7 @@ def sheet(
     if isinstance(show, str) and show.startswith(AT_LEAST_WORDS) and show not in heatmap.states:
         heatmap, show = at_least(heatmap, show.removeprefix(AT_LEAST_WORDS)), None
     made = show if show in (MOST_PROBABLE, GRADE) and show not in heatmap.states else None
+    counts = shows_counts(heatmap, show)
     inches, resolution = _page(heatmap, size)
     figure = Figure(figsize=inches, dpi=resolution)
     name = figure.suptitle(title or _title(heatmap, show), fontweight="bold", color=INK)
@@ -97,9 +100,14 @@ def sheet(
         draw_states(axes, heatmap)
     elif made == GRADE:
         draw_grades(axes, heatmap)
+    elif counts:
+        draw_counts(axes, heatmap)
     else:
         draw_map(axes, heatmap, show)
-    handles = [] if reports is None else draw_reports(axes, reports, heatmap, alpha=0.6)[0]
+    if reports is not None:
+        handles = draw_reports(axes, reports, heatmap, alpha=0.6)[0]
+    else:
+        handles = [] if counts else mark_unclear(axes, heatmap)
     subtitle = axes.set_title(_subtitle(heatmap), loc="left", fontsize=9, fontweight="normal", color=FAINT, wrap=True)
     credit = figure.supxlabel(credit_line(heatmap.grid), fontsize=7.5, color=FAINT)
     below = place(Parts(figure, axes, beside, name, subtitle, credit), shape_of(heatmap.grid))
@@ -111,6 +119,9 @@ def sheet(
         draw_states_legend(beside, heatmap, more=handles, below=below)
     elif made == GRADE:
         draw_grades_legend(beside, heatmap, more=handles, below=below)
+    elif counts:
+        entries = [looks_handle()] if shown_looks else []
+        draw_counts_legend(beside, heatmap, more=[*entries, *handles], below=below)
     else:
         draw_legend(beside, heatmap, show, looks=shown_looks, more=handles, below=below)
     return figure
@@ -122,6 +133,11 @@ def at_least(heatmap: Heatmap, grade: str) -> Heatmap:
     prior = np.array([ignorance(part, state) for state in part.states])
     sd = (1.0 - knowledge(heatmap))[..., None] * prior
     return Heatmap(part.grid, part.states, part.probability, sd, part.reports, dict(part.metadata))
+
+
+def shows_counts(heatmap: Heatmap, show: Hashable | None = None) -> bool:
+    """Whether a picture shows how many reports there are, and no probability: where all of them say the same."""
+    return show is None and heatmap.metadata.get("only_label") is not None and bool((heatmap.reports > 0).any())
 
 
 def parse_size(size: str) -> tuple[float, float]:
@@ -155,24 +171,30 @@ def _page(heatmap: Heatmap, size: str | None) -> tuple[tuple[float, float], floa
 
 
 def _title(heatmap: Heatmap, show: Any) -> str:
-    if heatmap.metadata.get("title"):
-        return str(heatmap.metadata["title"])
+    return str(heatmap.metadata.get("title") or shown(heatmap, show))
+
+
+def shown(heatmap: Heatmap, show: Any = None) -> str:
+    """What a sheet shows, as its title."""
     if show == MOST_PROBABLE and MOST_PROBABLE not in heatmap.states:
         return "Most probable state"
     if show == GRADE and GRADE not in heatmap.states:
         return "Expected grade"
-    return f"Probability: {state_title(heatmap, state_index(heatmap, show))}"
+    if shows_counts(heatmap, show):
+        return say("counts", state=heatmap.metadata["only_label"])
+    return say("probability", state=state_title(heatmap, state_index(heatmap, show)))
 
 
 def _subtitle(heatmap: Heatmap) -> str:
     about = heatmap.metadata
     parts = []
     if "reports" in about and "sources" in about:
-        parts.append(f"from {crowd(int(about['reports']), int(about['sources']))}")
+        reports, sources = (numbered(name[:-1], int(about[name])) for name in ("reports", "sources"))
+        parts.append(say("from", reports=reports, sources=sources))
     if (then := moment_in_words(about.get("moment"))) is not None:
-        parts.append(f"as it was on {then}")  # a map that moves
+        parts.append(say("moment", when=then))  # a map that moves
     if (made := moment_in_words(about.get("created"))) is not None:
         parts.append(made)
     only = about.get("only_label")
-    caution = "" if only is None else f"\nAll reports say “{short(only)}”: nothing tells where it is not so."
+    caution = "" if only is None else "\n" + say("only_label", label=short(only))
     return ", ".join(parts) + caution

@@ -14,9 +14,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from crowdfield import __version__
 from crowdfield.geography.projection import crs_in_words
-from crowdfield.plot.coast import CREDIT, WATER_CREDIT, coast_lines, water_lines
+from crowdfield.plot.coast import coast_lines, water_lines
 from crowdfield.plot.furniture import aspect_of
 from crowdfield.plot.letters import boxes_allowed
+from crowdfield.plot.words import say
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,7 +70,7 @@ def moment_in_words(created: Any) -> str | None:
         when = datetime.fromisoformat(str(created))
     except ValueError:
         return None
-    return f"{when.day} {when:%B %Y, %H:%M} {'UTC' if not when.utcoffset() else when.strftime('%z')}"
+    return say("date", day=when.day, date=when, zone=when.strftime("%z") if when.utcoffset() else "UTC")
 
 
 def credit_line(grid: Grid) -> str:
@@ -78,9 +79,9 @@ def credit_line(grid: Grid) -> str:
     if grid.crs is not None:
         parts.append(crs_in_words(grid.crs))
     if coast_lines(grid):
-        parts.append(CREDIT)
+        parts.append(say("coast"))
     if water_lines(grid):
-        parts.append(WATER_CREDIT)
+        parts.append(say("water"))
     return "; ".join(parts)
 
 

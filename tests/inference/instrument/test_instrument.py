@@ -278,3 +278,11 @@ def test_what_cannot_be_done_is_said(settings, arguments, words):
     X, site, source, label, *_ = crowd(22, reports=50)
     with pytest.raises(cf.errors.InputError, match=words):
         estimator(**settings).fit(X[site], label, sources=source, **arguments)
+
+
+@pytest.mark.parametrize("sd", [0.03, 0.2, 0.8, 1.5])
+def test_a_length_scale_is_as_uncertain_as_its_score_says_however_coarse_the_grid(sd):
+    """With many reports all length-scales but the best of a coarse grid have hardly any probability."""
+    log_l = np.log(2.0) + np.log(selection.STEP) * np.arange(-4, 5) + 0.1
+    best, log_sd = selection.peak(np.column_stack([np.exp(log_l), -0.5 * ((log_l - np.log(2.0)) / sd) ** 2]))
+    assert best == pytest.approx(np.log(2.0), abs=1e-9) and log_sd == pytest.approx(sd, rel=0.1)

@@ -137,12 +137,20 @@ def search(
         return Learned(low, float("inf"), np.array([[low, tried[float(np.log(low))]]]))
     rungs = np.linspace(np.log(low), np.log(high), int(np.clip(np.log(high / low) / np.log(STEP) + 1, 3, MOST_RUNGS)))
     _climb(rungs.tolist(), float(np.clip(centre, rungs[0], rungs[-1])), tried, value)
-    order = sorted(tried)
-    i = int(np.argmax([tried[x] for x in order]))
-    best, table = order[i], np.array([[np.exp(x), tried[x]] for x in order])
-    if 0 < i < len(order) - 1:
-        best, _ = _parabola(order[i - 1 : i + 2], [tried[x] for x in order[i - 1 : i + 2]])
-    return Learned(float(np.exp(best)), log_moments(table)[1], table)
+    table = np.array([[np.exp(log_l), tried[log_l]] for log_l in sorted(tried)])
+    best, log_sd = peak(table)
+    return Learned(float(np.exp(best)), log_sd, table)
+
+
+def peak(tried: Array) -> tuple[float, float]:
+    """Where the score of the length-scales tried [n, 2] is highest, and the standard deviation, both of log l."""
+    log_l, score = np.log(tried[:, 0]), tried[:, 1]
+    i, log_sd = int(np.argmax(score)), log_moments(tried)[1]
+    if not 0 < i < len(log_l) - 1:
+        return float(log_l[i]), log_sd
+    best, curvature = _parabola(log_l[i - 1 : i + 2].tolist(), score[i - 1 : i + 2].tolist())
+    # With many reports the score falls so much from one length-scale to the next that their moments are those of one.
+    return best, max(log_sd, curvature**-0.5) if curvature > 0.0 else log_sd
 
 
 def _climb(rungs: list[float], centre: float, tried: dict[float, float], value: Callable[[float], None]) -> None:

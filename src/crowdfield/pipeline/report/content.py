@@ -47,7 +47,8 @@ class Content:
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def figures(self) -> dict[str, float]:
-        """Shares of the map's cells: expected, likely, sure, unknown, undecided."""
+        """Shares of the map's cells: expected, likely, sure, unknown, undecided; and of what is expected, how much lies
+        where nobody knows."""
         from crowdfield.plot import unknown
 
         heatmap = self.heatmap
@@ -56,6 +57,7 @@ class Content:
         low, high = UNDECIDED
         return {
             "share": float(p.mean()),
+            "share_unknown": float(p[dark].sum() / max(p.sum(), 1e-300)),
             "likely": float((~dark & (p > LIKELY)).mean()),
             "sure": float((~dark & (p > SURE)).mean()),
             "unknown": float(dark.mean()),

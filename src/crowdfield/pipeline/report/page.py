@@ -17,6 +17,7 @@ from crowdfield.pipeline.fusing import Fused
 from crowdfield.pipeline.report import sections
 from crowdfield.pipeline.report.content import Content, gather
 from crowdfield.pipeline.report.pdf import print_pdf
+from crowdfield.plot.words import spoken
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,6 +103,11 @@ def check_report_path(path: Path) -> None:
 def page(content: Content, texts: Mapping[str, str] | None = None) -> str:
     """The whole page, self-contained: no script, no request."""
     words = dict(texts or read_texts())
+    with spoken(words):
+        return _page(content, words)
+
+
+def _page(content: Content, words: Mapping[str, str]) -> str:
     css = files("crowdfield.pipeline.report").joinpath("page.css").read_text(encoding="utf-8")
     title = content.title or words["title"].format(state=content.heatmap.positive)
     body = [

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Texts = Mapping[str, str]
 MOST_SOURCES = 14
+NOTEWORTHY = 0.1  # share of the expected area where nobody knows, from which on the first figure says so
 MOST_ROWS = 60  # rows shown of a table that is passed in
 
 
@@ -32,7 +33,12 @@ def heading(content: Content, texts: Texts) -> str:
     state = str(content.heatmap.positive)
     about = content.about
     parts = [texts["made"].format(when=moment(about.get("created")))] if about.get("created") else []
-    parts.append(texts["reports"].format(reports=_count(about.get("reports")), sources=_count(about.get("sources"))))
+    parts.append(
+        texts["reports"].format(
+            reports=_numbered(texts, "report", about.get("reports")),
+            sources=_numbered(texts, "source", about.get("sources")),
+        )
+    )
     parts.append(texts["printed"].format(when=moment(content.written.isoformat())))
     title = content.title or str(about.get("title") or texts["title"].format(state=state))
     return f'<header><h1>{escape(title)}</h1><p class="faint">{escape(" · ".join(parts))}</p></header>'
@@ -40,7 +46,7 @@ def heading(content: Content, texts: Texts) -> str:
 
 def keys(content: Content, texts: Texts) -> str:
     """The figures a reader wants first; where all reports say the same there are none, and the reader must know it."""
-    if (only := content.about.get("only_label")) is not None:
+    if (only := _only(content)) is not None:
         said = texts["only_label"].format(label=only, state=content.heatmap.positive)
         return f'<div class="doubt"><p>{escape(said)}</p></div>'
     state, found, area = str(content.heatmap.positive), content.figures(), content.square_km()
@@ -52,11 +58,14 @@ def keys(content: Content, texts: Texts) -> str:
         ("unknown", "key_unknown"),
     ):
         below = [texts["of_map"].format(share=percent(found[name]))]
+        if name == "share" and found["share_unknown"] >= NOTEWORTHY:
+            below.append(texts["of_unknown"].format(share=percent(found["share_unknown"])))
         value = percent(found[name])
         if area is not None:
             value = texts["square_km"].format(area=_figures(found[name] * area))
         label = escape(texts[text].format(state=state))
-        cards.append(f"<div><b>{escape(value)}</b><span>{label}</span><span>{escape(below[0])}</span></div>")
+        spans = "".join(f"<span>{escape(line)}</span>" for line in below)
+        cards.append(f"<div><b>{escape(value)}</b><span>{label}</span>{spans}</div>")
     return f'<div class="keys">{"".join(cards)}</div>'
 
 
@@ -66,9 +75,11 @@ def map_section(content: Content, texts: Texts) -> str:
 
     state = str(content.heatmap.positive)
     places = np.array([(look.easting, look.northing) for look in content.looks])
-    figure = plot.sheet(content.heatmap, title=f"Probability: {state}", looks=places if len(places) else None)
-    says = texts["map_says"].format(state=state)
-    return _section(texts["map"], _figure(figure, texts["map_alt"].format(state=state), says))
+    # A report has a title of its own, so the map is headed by what it shows.
+    figure = plot.sheet(content.heatmap, title=plot.shown(content.heatmap), looks=places if len(places) else None)
+    of = "counts" if plot.shows_counts(content.heatmap) else "map"
+    says = texts[f"{of}_says"].format(state=state)
+    return _section(texts["map"], _figure(figure, texts[f"{of}_alt"].format(state=state), says))
 
 
 def change_section(content: Content, texts: Texts) -> str:
@@ -81,7 +92,7 @@ def change_section(content: Content, texts: Texts) -> str:
     reports = found["reports"]
     new = max(int(reports["after"] or 0) - int(reports["before"] or 0), 0)
     when = moment(content.since.metadata.get("created"))
-    lines = [texts["changed_since"].format(when=when, new=_count(new))]
+    lines = [texts["changed_since"].format(when=when, new=_numbered(texts, "more", new))]
     for word in ("rose", "fell"):
         if found[word]:
             area = (
@@ -109,7 +120,8 @@ def districts_section(content: Content, texts: Texts) -> str:
         frame.attrs |= {"unit": found.unit, "level": found.level}
         picture = _figure(choropleth(found), texts["districts_alt"].format(state=state), "")
         remarks = _list([f"{text[0].upper()}{text[1:]}." for text in found.notes]) if found.notes else ""
-        return _section(texts["districts"], picture + district_table.html(frame, state, texts) + remarks)
+        # The table first: it fills what is left of a printed page, which a picture cannot.
+        return _section(texts["districts"], district_table.html(frame, state, texts) + remarks + picture)
     if not len(found):
         return ""
     if district_table.is_totals(found, state):
@@ -119,6 +131,8 @@ def districts_section(content: Content, texts: Texts) -> str:
 
 def sources_section(content: Content, texts: Texts) -> str:
     """The sources and their accuracy."""
+    if _only(content) is not None:
+        return _section(texts["sources"], _sources_of_one_label(content, texts))
     rows = content.table.sort_values(["accuracy", "reports"], ascending=False)
     left_out = max(len(rows) - MOST_SOURCES, 0)
     if left_out:
@@ -127,9 +141,24 @@ def sources_section(content: Content, texts: Texts) -> str:
     chance = content.table.attrs.get("chance", 1.0 / len(content.heatmap.states))
     meaning = texts["source_note"].format(chance=percent(chance))
     if left_out:
-        meaning += " " + texts["source_more"].format(count=_count(left_out))
-    shown = table([(texts[name], kind) for name, kind in heads], map(_source_row, rows.itertuples()))
+        meaning += " " + _numbered(texts, "source_more", left_out)
+    shown = table([(texts[name], kind) for name, kind in heads], [_source_row(row) for row in rows.itertuples()])
     return _section(texts["sources"], shown + note(meaning))
+
+
+def _sources_of_one_label(content: Content, texts: Texts) -> str:
+    """Who reports: where all say the same, nothing tells how well."""
+    rows = content.table.sort_values("reports", ascending=False, kind="stable")
+    left_out = max(len(rows) - MOST_SOURCES, 0)
+    first = rows.head(MOST_SOURCES)
+    shown = [
+        (escape(str(source)), _count(reports))
+        for source, reports in zip(first["source"], first["reports"], strict=True)
+    ]
+    meaning = texts["source_one_label"]
+    if left_out:
+        meaning += " " + _numbered(texts, "source_fewer", left_out)
+    return table([(texts["source"], TEXT), (texts["source_reports"], NUMBER)], shown) + note(meaning)
 
 
 def looks_section(content: Content, texts: Texts) -> str:
@@ -137,17 +166,14 @@ def looks_section(content: Content, texts: Texts) -> str:
     if not content.looks:
         return ""
     state = str(content.heatmap.positive)
-    now = texts["look_now"].format(state=state)
-    heads = [("", TEXT), (texts["look_place"], TEXT), (now, NUMBER), (texts["look_reports"], NUMBER)]
+    heads = [("", TEXT), (texts["look_place"], TEXT), (texts["look_reports"], NUMBER)]
     rows = [
-        (
-            str(look.rank),
-            f"{look.latitude:.5f}, {look.longitude:.5f}",
-            f"{percent(look.probability)} ± {100 * look.sd:.0f}",
-            f"{look.reports:,}",
-        )
-        for look in content.looks
+        [str(look.rank), f"{look.latitude:.5f}, {look.longitude:.5f}", f"{look.reports:,}"] for look in content.looks
     ]
+    if _only(content) is None:
+        heads.insert(2, (texts["look_now"].format(state=state), NUMBER))
+        for row, look in zip(rows, content.looks, strict=True):
+            row.insert(2, f"{percent(look.probability)} ± {100 * look.sd:.0f}")
     return _section(texts["looks"], table(heads, rows) + note(texts["looks_note"]))
 
 
@@ -167,12 +193,14 @@ def checks_section(content: Content, texts: Texts) -> str:
 def unknown_section(content: Content, texts: Texts) -> str:
     """What is not known, and warnings."""
     found, about, state = content.figures(), content.about, str(content.heatmap.positive)
-    lines = [texts["unknown_share"].format(share=percent(found["unknown"]))] if found["unknown"] else []
-    lines.append(texts["unknown_undecided"].format(share=percent(found["undecided"]), state=state))
+    told = _only(content) is None  # else these shares follow from the prior
+    lines = [texts["unknown_share"].format(share=percent(found["unknown"]))] if told and found["unknown"] else []
+    if told and found["undecided"]:
+        lines.append(texts["unknown_undecided"].format(share=percent(found["undecided"]), state=state))
     if about.get("outside"):
-        lines.append(texts["unknown_outside"].format(count=_count(about["outside"])))
+        lines.append(_numbered(texts, "unknown_outside", about["outside"]))
     if rejected := sum(int(read.get("rejected", 0)) for read in about.get("read") or [] if isinstance(read, Mapping)):
-        lines.append(texts["unknown_rejected"].format(count=_count(rejected)))
+        lines.append(_numbered(texts, "unknown_rejected", rejected))
     lines += [str(warning) for warning in about.get("warnings") or []]
     lines.append(texts["unknown_model"])
     return _section(texts["unknown"], f'<div class="doubt">{_list(lines)}</div>')
@@ -229,6 +257,16 @@ def _setting(value: Any) -> str:
 
 def _count(value: Any) -> str:
     return f"{int(value):,}" if value is not None else "?"
+
+
+def _numbered(texts: Texts, name: str, value: Any) -> str:
+    """A text about a number of things, which has a form of its own for one of them."""
+    return texts[f"{name}_{'one' if value == 1 else 'many'}"].format(count=_count(value))
+
+
+def _only(content: Content) -> Any | None:
+    """The label of all reports, where they have the same."""
+    return content.about.get("only_label")
 
 
 def _section(title: str, body: str) -> str:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
+from crowdfield.data.positive import display_order
 from crowdfield.service import answers
 from crowdfield.service.auth import Role
 from crowdfield.service.deps import Reader, ReaderOfAny, service_of, situation_of
@@ -60,7 +61,7 @@ async def collections(request: Request, principal: ReaderOfAny) -> dict[str, Any
 
 def describe(request: Request, situation: Situation) -> dict[str, Any]:
     """A map as an OGC collection."""
-    at, states = f"ogc/collections/{situation.id}", situation.states
+    at, states = f"ogc/collections/{situation.id}", _in_order(situation)
     return {
         "id": situation.id,
         "title": situation.title,
@@ -79,6 +80,11 @@ def describe(request: Request, situation: Situation) -> dict[str, Any]:
         },
         "parameter_names": {state: {"type": "Parameter", "observedProperty": {"label": state}} for state in states},
     }
+
+
+def _in_order(situation: Situation) -> list[str]:
+    """The states of a map, the one in question first."""
+    return [str(state) for state in display_order(situation.states, situation.positive)]
 
 
 @router.get("/collections/{situation}")
@@ -153,7 +159,7 @@ async def area(
     """What is known about an area (OGC API EDR): for each state its expected share and amount with 90 % intervals. If
     the map has weights, both count people (or what the weights count); otherwise, square kilometres."""
     service = service_of(request)
-    states = [name.strip() for name in parameter_name.split(",")] if parameter_name else list(situation.states)
+    states = [name.strip() for name in parameter_name.split(",")] if parameter_name else _in_order(situation)
     unknown = [name for name in states if name not in situation.states]
     if unknown:
         raise Problem(400, f"this collection has no such parameter; it has: {', '.join(situation.states)}")
