@@ -61,16 +61,18 @@ quick-lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
-# One thread per process: two test processes with two threads each fight over two cores. Each process takes its share of the
-# tests in their order, and the one that ends first steals from the others: tests of one file share a server or a browser,
-# which all processes would start if they took turns.
-PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
-# Without its cache mypy takes a minute, so that it works in the moments in which the tests wait: at the lowest priority, because
-# readers of files have deadlines, which they miss on busy cores. Its verdict comes last, and counts as much as theirs.
+# One thread per process: several with two threads each fight over two cores. Three processes for two cores, because tests of pages
+# and servers wait half of their time. Each process takes its share of the tests in their order, in which tests that wait
+# come first (tests/conftest.py), and the one that ends first steals from the end of the others' shares: tests of one file
+# share a server or a browser, which all processes would start if they took turns.
+PYTEST = $(BIN)/python -m pytest -n 3 --dist worksteal
+# Without its cache mypy takes half a minute of a processor. It works beside the tests at a low priority, because readers of files
+# have deadlines, which they miss on busy cores; at the lowest one it would only begin when the tests have ended. Its verdict
+# comes last, and counts as much as theirs.
 test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
 test: setup system quick-lint
-	@nice -n 19 $(BIN)/mypy >.venv/mypy.txt 2>&1 & types=$$!; \
+	@nice -n 10 $(BIN)/mypy >.venv/mypy.txt 2>&1 & types=$$!; \
 	$(PYTEST); tests=$$?; \
 	wait $$types; typed=$$?; cat .venv/mypy.txt; \
 	exit $$((tests + typed))

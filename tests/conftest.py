@@ -14,6 +14,18 @@ settings.register_profile("same examples", derandomize=True, database=None, dead
 settings.load_profile("same examples")
 
 ROOT = Path(__file__).resolve().parent.parent
+# Tests that wait for a server, and most of all those that wait for a browser as well.
+WAITING = (ROOT / "tests" / "service" / "page", ROOT / "tests" / "service")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that wait come first, and together: one process runs them while the others compute, and none of them is
+    left for the end, when the other processes have nothing more to do."""
+
+    def place(item: pytest.Item) -> int:
+        return next((i for i, folder in enumerate(WAITING) if folder in item.path.parents), len(WAITING))
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ import pytest
 
 import crowdfield as cf
 from crowdfield.data import Reports
-from crowdfield.inference import posed as posed_
 from crowdfield.inference import selection, solvers
+from crowdfield.inference.posed import ManySites
 from crowdfield.models import problem
 
 
@@ -22,11 +22,19 @@ def _posed(sites, sources, seed, **settings):
     return problem.pose(cf.HeatmapBCC(lengthscale=2.0, **settings), reports, (0, 1), problem.gold(None, (0, 1), 2))
 
 
-def test_a_fit_that_begins_on_a_subset_converges_to_the_same_map(monkeypatch):
+# As with hundreds of thousands of sites, which would take a test too long.
+MANY = ManySites(least=3_000, part=800)
+
+
+def _without_start(posed):
+    """As `solvers.here`; but only fits with that one begin on a part."""
+    return solvers.here(posed)
+
+
+def test_a_fit_that_begins_on_a_subset_converges_to_the_same_map():
     posed = _posed(4_000, 30, seed=0, confusion_prior=[[2, 1], [1, 2]])
-    at_once = selection.solve(posed, None, max_iter=200, tol=1e-6)
-    monkeypatch.setattr(selection, "VERY_MANY_SITES", 3_000)
-    monkeypatch.setattr(selection, "PART", 800)
+    posed = replace(posed, many=MANY)
+    at_once = selection.solve(posed, None, max_iter=200, tol=1e-6, lay_out=_without_start)
     in_two = selection.solve(posed, None, max_iter=200, tol=1e-6)
     assert in_two.fit.converged and in_two.fit.bound.total == pytest.approx(at_once.fit.bound.total, abs=1e-3)
     one, other = (s.solver.responsibilities(s.fit.q) for s in (at_once, in_two))
@@ -34,13 +42,11 @@ def test_a_fit_that_begins_on_a_subset_converges_to_the_same_map(monkeypatch):
     np.testing.assert_allclose(in_two.fit.q.moments.pi, at_once.fit.q.moments.pi, atol=1e-4)
 
 
-def test_where_a_fit_of_many_sites_starts_does_not_show(monkeypatch):
+def test_where_a_fit_of_many_sites_starts_does_not_show():
     """Few features on a part of the sites, few on all of them, then all features: the same answer as at once."""
     posed = _posed(4_000, 100, seed=4, confusion_prior=[[2, 1], [1, 2]]).with_lengthscales(np.full(2, 1.2))
-    monkeypatch.setattr(posed_, "VERY_MANY_SITES", 3_000)
-    at_once = selection.solve(posed, None, max_iter=300, tol=1e-6)
-    monkeypatch.setattr(selection, "VERY_MANY_SITES", 3_000)
-    monkeypatch.setattr(selection, "PART", 800)
+    posed = replace(posed, many=MANY)
+    at_once = selection.solve(posed, None, max_iter=300, tol=1e-6, lay_out=_without_start)
     start = selection._start_of_very_many(posed, at_once.solver.sites.engine, None, 200)
     assert start.q.fields[0].basis.size < 0.5 * at_once.solver.sites.engine.size and not len(start.q.slope)
     in_steps = selection.solve(posed, None, max_iter=300, tol=1e-6)
@@ -49,19 +55,18 @@ def test_where_a_fit_of_many_sites_starts_does_not_show(monkeypatch):
     np.testing.assert_allclose(one, other, atol=1e-4)
 
 
-def test_a_warm_start_with_known_sources_needs_no_subset(monkeypatch):
+def test_a_warm_start_with_known_sources_needs_no_subset():
     posed = _posed(1_500, 10, seed=1, confusion_prior=[[2, 1], [1, 2]])
     earlier = selection.solve(posed, None, max_iter=50, tol=1e-3).fit
-    monkeypatch.setattr(selection, "VERY_MANY_SITES", 1_000)
+    posed = replace(posed, many=ManySites(least=1_000))
     engine = posed.engine()
     assert selection._start_of_very_many(posed, engine, earlier, 50) is earlier
 
 
-def test_very_many_sites_get_more_features(monkeypatch):
+def test_very_many_sites_get_more_features():
     posed = _posed(1_500, 10, seed=1).with_lengthscales(np.full(2, 1.2))
     few = posed.engine().size
-    monkeypatch.setattr(posed_, "VERY_MANY_SITES", 1_000)
-    assert posed.engine().size > 1.3 * few
+    assert replace(posed, many=ManySites(least=1_000)).engine().size > 1.3 * few
 
 
 def test_communities_are_compared_by_the_objective_of_fits_that_have_settled(monkeypatch):

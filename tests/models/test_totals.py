@@ -201,7 +201,7 @@ def test_ninety_percent_intervals_hold_about_nine_times_in_ten():
         near = np.argsort(np.hypot(*(cells() - cells()[rng.integers(144)]).T), kind="stable")
         weights = rng.lognormal(0.0, 0.5, 144)
         areas = [near[:10], near[:100]]
-        table = model.totals(cells(), areas, weights, random_state=seed)
+        table = model.totals(cells(), areas, weights, draws=100, random_state=seed)
         for area, low, high in zip(areas, table["amount_low_1"], table["amount_high_1"], strict=True):
             held.append(low <= weights[area] @ world.truth.t[area] <= high)
     assert 0.78 <= np.mean(held) <= 0.99
@@ -217,12 +217,13 @@ def test_draws_of_a_live_map_are_made_once_and_anew_for_another_seed_or_fit(smal
     monkeypatch.setattr("crowdfield.models.totals.refined", counted)
     model = copy.copy(small)
     model.__dict__.pop("_last_draws", None)
-    first = model.totals(cells(), areas, random_state=1)
-    pd.testing.assert_frame_equal(first, model.totals(cells(), areas, random_state=1))
+    first = model.totals(cells(), areas, draws=50, random_state=1)
+    pd.testing.assert_frame_equal(first, model.totals(cells(), areas, draws=50, random_state=1))
     assert len(made) == 1
-    model.totals(cells()[:20], areas[:20], random_state=1)
+    model.totals(cells()[:20], areas[:20], draws=50, random_state=1)
     assert len(made) == 1
-    assert model.totals(cells(), areas, random_state=2)["amount_low_1"][0] != first["amount_low_1"][0]
+    again = model.totals(cells(), areas, draws=50, random_state=2)
+    assert again["amount_low_1"][0] != first["amount_low_1"][0]
     X, y, sources, _ = reports(61)
-    model.fit(X, y, sources=sources).totals(cells(), areas, random_state=2)
+    model.fit(X, y, sources=sources).totals(cells(), areas, draws=50, random_state=2)
     assert len(made) == 3

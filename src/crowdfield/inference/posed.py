@@ -19,12 +19,22 @@ from crowdfield.inference.kernels import Kernel, WithLevel
 
 # Affordable numbers of features: an eigendecomposition per sweep (joint) costs more than a Cholesky factorisation.
 JOINT_FEATURES, MEAN_FIELD_FEATURES = 250, 800
-# From this many sites on, passes over them cost more than the algebra of 1,000 features, and 250 would be too few: what
-# is truncated then limits the map (docs/benchmarks/speed.md).
-VERY_MANY_SITES, FEATURES_OF_VERY_MANY = 300_000, 1_000
 # While length-scales are compared, features may leave more of the prior variance out: that changes the evidence of all
 # length-scales by about the same amount.
 SEARCH_TOLERANCE, SEARCH_FEATURES = 0.05, 500
+
+
+@dataclass(frozen=True)
+class ManySites:
+    """From `least` sites on, a joint fit is given more features and begins on a part of the sites.
+
+    Passes over so many sites cost more than the algebra of 1,000 features, and 250 would be too few: what is truncated
+    then limits the map (docs/benchmarks/speed.md).
+    """
+
+    least: int = 300_000
+    features: int = 1_000
+    part: int = 30_000  # sites on which the fit begins
 
 
 @dataclass(frozen=True)
@@ -71,6 +81,7 @@ class Posed:
     own: NDArray[np.bool_]  # [S] sources with a prior of their own
     seed: Any
     level: float = 0.0  # prior variance of the intercept, in units of 1/ς
+    many: ManySites = ManySites()
 
     def rng(self) -> np.random.Generator:
         """A generator from the seed; the same at every call."""
@@ -84,7 +95,7 @@ class Posed:
     def engine(self) -> Engine:
         """The engine that was asked for, or the one that suits the places, the kernel and the method."""
         joint = self.method == "joint"
-        few = FEATURES_OF_VERY_MANY if self.data.n_sites >= VERY_MANY_SITES else JOINT_FEATURES
+        few = self.many.features if self.data.n_sites >= self.many.least else JOINT_FEATURES
         return choose(
             self.engine_name,
             self.field_kernel,

@@ -17,12 +17,11 @@ from crowdfield.inference.fields.base import Engine
 from crowdfield.inference.fields.features import FeatureEngine
 from crowdfield.inference.iterate import Fit, Progress
 from crowdfield.inference.joint import starting
-from crowdfield.inference.posed import VERY_MANY_SITES, Posed, at_sites, thinned
+from crowdfield.inference.posed import Posed, at_sites, thinned
 from crowdfield.inference.solvers import Solver
 
 LayOut = Callable[[Posed], Solver]
 
-PART = 30_000  # sites on which a fit of very many begins
 COMPARED_SITES = 10_000  # numbers of communities are compared on so many places
 COMPARED_SWEEPS, COMPARED_TOL = 100, 5e-3  # of these fits: their objectives are then known to a fraction of a nat
 LARGEST_START = 0.5  # share of the features with which it goes on over all sites, if passes are to be much cheaper
@@ -125,12 +124,13 @@ def _start_of_very_many(posed: Posed, engine: Engine, earlier: Fit | None, max_i
     passes cost little, above all on a subset of the sites, on which the fit begins.
     """
     data = posed.data
-    if posed.method != "joint" or not isinstance(engine, FeatureEngine) or data.n_sites < VERY_MANY_SITES:
+    if posed.method != "joint" or not isinstance(engine, FeatureEngine) or data.n_sites < posed.many.least:
         return earlier
     reports = np.bincount(data.source, minlength=data.n_sources).astype(np.float64)
     if earlier is not None and not starting.many_new(reports, starting.unknown(earlier.q)):
         return earlier
-    kept = np.sort(np.random.default_rng(0).choice(data.n_sites, PART, replace=False))  # the same in every fit
+    drawn = np.random.default_rng(0).choice(data.n_sites, posed.many.part, replace=False)  # the same in every fit
+    kept = np.sort(drawn)
     shared = replace(posed, communities=1) if isinstance(posed.communities, int) else posed
     part = replace(shared, data=at_sites(data, kept), prior=posed.prior._replace(mean=posed.prior.mean[kept]))
     begun = solve(part, earlier, max_iter=max_iter, tol=START_TOL, lay_out=solvers.for_start).fit

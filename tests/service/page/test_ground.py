@@ -127,28 +127,32 @@ ARRANGED = """async ([marks, clusters, places]) => {
 }"""
 
 
-def test_places_to_look_at_do_not_hide_numbers_of_reports_or_each_other(grounded):
+@pytest.fixture(scope="module")
+def arranging(grounded):
+    """A page for what leaves no trace on it: to open one takes longer than to arrange anything."""
     with opened(grounded) as page:
         ready(page)
-        marks, clusters = [[100, 100], [300, 300], [300, 300], [500, 500]], [[102, 100], [800, 300]]
-        moved, _ = page.evaluate(ARRANGED, [marks, clusters, []])
-        shown = [(x + dx, y + dy) for (x, y), (dx, dy) in zip(marks, moved, strict=True)]
-        assert moved[1] == moved[3] == [0, 0]  # nothing in the way
-        for i, (x, y) in enumerate(shown):
-            # Half of a mark and half of a number are 31 pixels together, two halves of marks 28.
-            assert all(max(abs(x - u), abs(y - v)) >= 31 for u, v in clusters)
-            assert all(max(abs(x - u), abs(y - v)) >= 28 for u, v in shown[:i])
+        yield page
 
 
-def test_names_do_not_hide_numbers_of_reports_or_each_other(grounded):
-    with opened(grounded) as page:
-        ready(page)
-        towns = [(f"Town {i}", 100 + 20 * (i % 12), 100 + 20 * (i // 12), 1000 - i) for i in range(60)]
-        places = [dict(zip(("name", "longitude", "latitude", "inhabitants"), one, strict=True)) for one in towns]
-        _, names = page.evaluate(ARRANGED, [[], [[110, 110], [200, 140]], places])
-        assert names[0][0] == "Town 0" and 5 < len(names) < 40  # the largest is named, and not all are
-        where = {name: (x, y) for name, x, y, _ in towns}
-        middles = [(where[name][0] + dx, where[name][1] + dy) for name, (dx, dy) in names]
-        for i, (x, y) in enumerate(middles):
-            assert all(abs(x - u) > 20 or abs(y - v) > 14 for u, v in middles[:i])
-            assert all(abs(x - u) > 20 or abs(y - v) > 20 for u, v in [(110, 110), (200, 140)])
+def test_places_to_look_at_do_not_hide_numbers_of_reports_or_each_other(arranging):
+    marks, clusters = [[100, 100], [300, 300], [300, 300], [500, 500]], [[102, 100], [800, 300]]
+    moved, _ = arranging.evaluate(ARRANGED, [marks, clusters, []])
+    shown = [(x + dx, y + dy) for (x, y), (dx, dy) in zip(marks, moved, strict=True)]
+    assert moved[1] == moved[3] == [0, 0]  # nothing in the way
+    for i, (x, y) in enumerate(shown):
+        # Half of a mark and half of a number are 31 pixels together, two halves of marks 28.
+        assert all(max(abs(x - u), abs(y - v)) >= 31 for u, v in clusters)
+        assert all(max(abs(x - u), abs(y - v)) >= 28 for u, v in shown[:i])
+
+
+def test_names_do_not_hide_numbers_of_reports_or_each_other(arranging):
+    towns = [(f"Town {i}", 100 + 20 * (i % 12), 100 + 20 * (i // 12), 1000 - i) for i in range(60)]
+    places = [dict(zip(("name", "longitude", "latitude", "inhabitants"), one, strict=True)) for one in towns]
+    _, names = arranging.evaluate(ARRANGED, [[], [[110, 110], [200, 140]], places])
+    assert names[0][0] == "Town 0" and 5 < len(names) < 40  # the largest is named, and not all are
+    where = {name: (x, y) for name, x, y, _ in towns}
+    middles = [(where[name][0] + dx, where[name][1] + dy) for name, (dx, dy) in names]
+    for i, (x, y) in enumerate(middles):
+        assert all(abs(x - u) > 20 or abs(y - v) > 14 for u, v in middles[:i])
+        assert all(abs(x - u) > 20 or abs(y - v) > 20 for u, v in [(110, 110), (200, 140)])

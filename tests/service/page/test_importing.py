@@ -1,8 +1,9 @@
 """Files that leave a choice, on the page: several at once, several layers, reports all over the world."""
 
+import pytest
 from tests.browser import needs_chromium
 from tests.io import exports
-from tests.service.page.live import PHONE, drawn, opened, ready, serious, shot
+from tests.service.page.live import PHONE, drawn, opened, ready, serious, shot, unexpected
 from tests.service.workspace import FLOOD
 
 pytestmark = needs_chromium
@@ -22,8 +23,22 @@ def dropped(page, *files):
     page.set_input_files("#file", list(files))
 
 
-def test_files_dropped_together_are_one_upload_whose_layer_is_chosen(live):
+@pytest.fixture(scope="class")
+def window(live):
+    """One page for files that are only looked at: to open it takes longer than most of these tests."""
     with opened(live) as page:
+        ready(page)
+        yield page
+
+
+@pytest.fixture
+def page(window):
+    yield window
+    assert unexpected(window) == []
+
+
+class TestFilesThatAreOnlyLookedAt:
+    def test_files_dropped_together_are_one_upload_whose_layer_is_chosen(self, page):
         dropped(page, file("villages.csv", HERE), file("roads – été.csv", HERE.replace("dry", "open")))
         page.wait_for_selector("#preview-layer")
         assert "villages.zip: holds 2 files" in page.inner_text("#import-preview .problem")
@@ -37,9 +52,7 @@ def test_files_dropped_together_are_one_upload_whose_layer_is_chosen(live):
         page.wait_for_selector("#import-preview tbody th:text-is('dry')")
         page.click("#preview-cancel")
 
-
-def test_a_layer_that_cannot_be_read_is_left_for_another_one(live):
-    with opened(live) as page:
+    def test_a_layer_that_cannot_be_read_is_left_for_another_one(self, page):
         dropped(page, file("villages.csv", HERE), file("wells.csv", "lat,lon\n18.5,-72.3\n"))
         page.wait_for_selector("#preview-layer")
         page.select_option("#preview-layer", "wells.csv")
@@ -52,16 +65,29 @@ def test_a_layer_that_cannot_be_read_is_left_for_another_one(live):
         assert page.is_hidden("#status")  # it is about the map that is open
         page.click("#preview-cancel")
 
-
-def test_an_answer_that_is_no_state_is_told_to_be_none(live):
-    rows = [f"{18.5 + 0.01 * i},-72.3,{('yes', 'no', 'maybe')[i % 3]},s{i % 4}" for i in range(24)]
-    with opened(live) as page:
+    def test_an_answer_that_is_no_state_is_told_to_be_none(self, page):
+        rows = [f"{18.5 + 0.01 * i},-72.3,{('yes', 'no', 'maybe')[i % 3]},s{i % 4}" for i in range(24)]
         dropped(page, file("votes.csv", "\n".join(["lat,lon,label,source", *rows])))
         page.wait_for_selector("#preview-take")
         chosen = "select => select.selectedOptions[0].textContent"
         said = [row.evaluate(chosen) for row in page.query_selector_all("#import-preview tbody select")]
         assert said == ["(neither)", "no", "yes"]
         assert "the map learns from the reports what it says" in page.inner_text("#import-preview")
+        page.click("#preview-cancel")
+
+    def test_a_preview_says_why_rows_are_not_used(self, page):
+        """Most museum records of animals have no place."""
+        lines = exports.gbif(status=False).splitlines()
+        at = [lines[0].split("\t").index(name) for name in ("decimalLatitude", "decimalLongitude")]
+        nowhere = ["" if i in at else value for i, value in enumerate(lines[1].split("\t"))]
+        table = "\n".join([*lines, *["\t".join(nowhere)] * 7])
+        dropped(page, file("occurrence.txt", table))
+        page.wait_for_selector("#import-preview select")
+        page.select_option("#import-preview select", "species")
+        page.wait_for_selector("#preview-reasons")
+        assert page.locator("#preview-reasons li").all_inner_texts() == ["7 rows: decimalLatitude: has no latitude"]
+        assert serious(page) == []
+        shot(page, "import-reasons")
         page.click("#preview-cancel")
 
 
@@ -146,20 +172,3 @@ def test_shaking_is_named_and_its_people_are_counted(live):
         assert sum(point["count"] for point in points) == 25
         assert {number.split("/")[1] for number in numbers} >= {str(p["count"]) for p in points if "points" in p}
         shot(page, "import-dyfi")
-
-
-def test_a_preview_says_why_rows_are_not_used(live):
-    """Most museum records of animals have no place."""
-    lines = exports.gbif(status=False).splitlines()
-    at = [lines[0].split("\t").index(name) for name in ("decimalLatitude", "decimalLongitude")]
-    nowhere = ["" if i in at else value for i, value in enumerate(lines[1].split("\t"))]
-    table = "\n".join([*lines, *["\t".join(nowhere)] * 7])
-    with opened(live) as page:
-        dropped(page, file("occurrence.txt", table))
-        page.wait_for_selector("#import-preview select")
-        page.select_option("#import-preview select", "species")
-        page.wait_for_selector("#preview-reasons")
-        assert page.locator("#preview-reasons li").all_inner_texts() == ["7 rows: decimalLatitude: has no latitude"]
-        assert serious(page) == []
-        shot(page, "import-reasons")
-        page.click("#preview-cancel")

@@ -28,7 +28,7 @@ from crowdfield.inference.fields.base import (
     cut,
     inverse_from_cholesky,
 )
-from crowdfield.inference.fields.krylov import Convolution, Preconditioner, System, head_of
+from crowdfield.inference.fields.krylov import HEAD, Convolution, Preconditioner, System, head_of
 from crowdfield.inference.fields.nufft import Complex
 from crowdfield.inference.fields.spectral import Folded, Points, SpectralBasis
 
@@ -110,11 +110,13 @@ class IterativeEngine:
         rng: np.random.Generator | None = None,
         *,
         probes: int = PROBES,
+        head: int = HEAD,
         block: int | None = None,
     ):
         self.basis, self.kernel, self.size, self.n_sites = basis, basis.kernel, basis.size, len(X)
         self.blocks = cut(len(X), block)
         self._points = {b.start: basis.locate(X[b]) for b in self.blocks}
+        self._head = head_of(basis, head)
         rng = np.random.default_rng(0) if rng is None else rng
         self.noise = rng.standard_normal((basis.size, probes + probes % 2))
 
@@ -139,7 +141,7 @@ class IterativeEngine:
     def posterior(self, statistics: Statistics, precision: float) -> IterativeField:
         """q(w) by conjugate gradients: its mean, and draws that stand for its covariance."""
         basis, b = self.basis, statistics.linear
-        P = Preconditioner.of(basis, statistics.quadratic, precision)
+        P = Preconditioner.of(basis, statistics.quadratic, precision, self._head)
         system = System(basis, Convolution(basis, statistics.quadratic), P, precision)
         mean = system.solve(b)
         draws, logs = system.draw(self.noise)
@@ -168,7 +170,7 @@ class IterativeEngine:
 
     def readout(self, statistics: Statistics, precision: float) -> Array:
         """The readout of `posterior` alone, without the cost of a covariance."""
-        P = Preconditioner.of(self.basis, statistics.quadratic, precision)
+        P = Preconditioner.of(self.basis, statistics.quadratic, precision, self._head)
         system = System(self.basis, Convolution(self.basis, statistics.quadratic), P, precision)
         return system.solve(statistics.linear)
 
@@ -196,4 +198,4 @@ class IterativeEngine:
         coefficients = np.zeros(2 * basis.entries)
         np.add.at(coefficients, 2 * basis.position, 0.5 * (cos - sin))
         coefficients[0] += 0.5 * float((cos + sin).sum())
-        return basis.variance_spectrum(head, head_of(basis)) + basis.spectrum(coefficients)
+        return basis.variance_spectrum(head, self._head) + basis.spectrum(coefficients)

@@ -73,10 +73,12 @@ class Preconditioner:
     tail: Array  # [m] square roots of the diagonal; 1 on the head
 
     @classmethod
-    def of(cls, basis: SpectralBasis, statistics: Array, precision: float) -> Preconditioner:
-        """A dense block for the lowest frequencies (the head), and the diagonal of the precision for all others."""
-        head = basis.columns_of(head_of(basis))
-        block = basis.gram(statistics, head_of(basis))
+    def of(
+        cls, basis: SpectralBasis, statistics: Array, precision: float, frequencies: NDArray[np.int64]
+    ) -> Preconditioner:
+        """A dense block for these frequencies (the head), and the diagonal of the precision for all others."""
+        head = basis.columns_of(frequencies)
+        block = basis.gram(statistics, frequencies)
         block[np.diag_indices_from(block)] += precision
         total, doubled = statistics[0], np.zeros(len(basis.position))
         doubled[:] = statistics[2 * basis.position]  # cos² = (1 + cos 2a)/2, sin² = (1 − cos 2a)/2
@@ -107,9 +109,9 @@ class Preconditioner:
         return 2.0 * float(np.log(np.diag(self.root)).sum() + np.log(self.tail).sum())
 
 
-def head_of(basis: SpectralBasis) -> NDArray[np.int64]:
-    """The frequencies of largest weight, the zeroth first."""
-    order = np.argsort(-basis.amplitude[1 : len(basis.position)], kind="stable")[:HEAD] + 1
+def head_of(basis: SpectralBasis, size: int = HEAD) -> NDArray[np.int64]:
+    """The zeroth frequency, and `size` others of the largest weight."""
+    order = np.argsort(-basis.amplitude[1 : len(basis.position)], kind="stable")[:size] + 1
     return np.concatenate([[0], np.sort(order)])
 
 
@@ -150,12 +152,14 @@ def _functions_of_tridiagonal(alpha: Array, beta: Array) -> tuple[Array, Array]:
     return roots, logs
 
 
-def conjugate_gradients(product: Callable[[Array], Array], solve: Callable[[Array], Array], b: Array) -> Array:
-    """A⁻¹ b, given products with A and solutions of the preconditioner."""
+def conjugate_gradients(
+    product: Callable[[Array], Array], solve: Callable[[Array], Array], b: Array, most: int = MAX_SOLVE
+) -> Array:
+    """A⁻¹ b in at most so many steps, given products with A and solutions of the preconditioner."""
     x, r = np.zeros_like(b), b.copy()
     z = solve(r)
     p, rho, target = z.copy(), float(r @ z), RESIDUAL * float(np.linalg.norm(b))
-    for _ in range(MAX_SOLVE):
+    for _ in range(most):
         if np.linalg.norm(r) <= target:
             return x
         Ap = product(p)
@@ -166,7 +170,7 @@ def conjugate_gradients(product: Callable[[Array], Array], solve: Callable[[Arra
         rho, old = float(r @ z), rho
         p = z + (rho / old) * p
     raise NumericalError(
-        f"conjugate gradients had not converged after {MAX_SOLVE} steps. Use a longer length-scale, a larger tolerance "
+        f"conjugate gradients had not converged after {most} steps. Use a longer length-scale, a larger tolerance "
         "on the kernel, or engine='inducing'."
     )
 
