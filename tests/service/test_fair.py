@@ -219,9 +219,12 @@ def seconds_of_a_coarser_fit():
         ledger.reports[str(i)] = Entry("report", str(i), -72.6 + 0.6 * x, 18.2 + 0.6 * y, label, f"s{i % 5}")
         ledger.seq[str(i)] = i + 1
     situation = build(NewSituation(**FLOOD | {"id": "deep"} | DEEP))
-    began = time.perf_counter()
-    fit.fit_map(situation, ledger, None, effort=Effort.live(2, 600.0))
-    return time.perf_counter() - began
+    seconds = []
+    for _ in range(2):  # the first loads libraries, which takes longer than the fit
+        began = time.perf_counter()
+        fit.fit_map(situation, ledger, None, effort=Effort.live(2, 600.0))
+        seconds.append(time.perf_counter() - began)
+    return min(seconds)
 
 
 def test_a_fit_past_its_deadline_is_killed_reported_and_tried_with_fewer_reports(tmp_path):
