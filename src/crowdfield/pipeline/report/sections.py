@@ -32,7 +32,9 @@ def heading(content: Content, texts: Texts) -> str:
     state = str(content.heatmap.positive)
     about = content.about
     parts = [texts["made"].format(when=moment(about.get("created")))] if about.get("created") else []
-    parts.append(texts["reports"].format(reports=_count(about.get("reports")), sources=_count(about.get("sources"))))
+    n, crowd = about.get("reports"), about.get("sources")
+    words = "reports_one" if n == 1 else "reports_one_source" if crowd == 1 else "reports"
+    parts.append(texts[words].format(reports=_count(n), sources=_count(crowd)))
     parts.append(texts["printed"].format(when=moment(content.written.isoformat())))
     title = content.title or str(about.get("title") or texts["title"].format(state=state))
     return f'<header><h1>{escape(title)}</h1><p class="faint">{escape(" · ".join(parts))}</p></header>'
