@@ -398,7 +398,7 @@ def test_mapswipe_counts_become_as_many_reports(tmp_path):
     assert (result.reports.places == [11.0, 2.0]).all()
     assert (result.read, result.used, result.duplicate, result.rejected) == (5, 1, 1, 3)
     assert [r.reason for r in result.rejects] == [
-        "has no votes, or only 'bad imagery' ones.",
+        "has no votes, or all of them say that the imagery is bad.",
         "'two' is not a count.",
         "its geometry is not WKT.",
     ]

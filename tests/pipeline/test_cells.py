@@ -6,6 +6,7 @@ import pytest
 import crowdfield as cf
 from crowdfield import pipeline
 from crowdfield.data import Grid, Reports
+from crowdfield.errors import DataWarning
 from crowdfield.pipeline.mapping import make_map
 from crowdfield.pipeline.scoring import score
 
@@ -99,3 +100,18 @@ def test_score_judges_what_the_map_shows():
     p = fused.heatmap.of("flooded").ravel()[fused.heatmap.grid.index(there)]
     truth = (np.array(crowd.labels)[crowd.label] == "flooded").astype(float)
     assert told["cross_entropy_bits"] == pytest.approx(metrics.cross_entropy(truth, p))
+
+
+@pytest.mark.parametrize("n", [5, 400])
+def test_however_many_say_the_same_nothing_is_known_far_from_them(n):
+    """Reports of one label teach that everything is so; nobody has said it of places that no report reaches."""
+    rng = np.random.default_rng(1)
+    X, sources = rng.uniform(0.0, 10.0, (n, 2)), rng.integers(0, 5, n)
+    with pytest.warns(DataWarning, match="All reports say"):
+        model = cf.HeatmapBCC(states=["no", "yes"], lengthscale=2.0).fit(X, np.full(n, "yes"), sources=sources)
+    grid = Grid(west=0.0, east=60.0, south=0.0, north=10.0, columns=60, rows=10)
+    made = make_map(model, grid, grid.counts(X))
+    known = 1.0 - made.sd[..., 1] / made.metadata["prior_sd"][1]
+    assert known[:, 30:].max() < 0.02 and made.of("yes").min() > 0.5
+    if n > 5:
+        assert known[:, :10].min() > 0.4

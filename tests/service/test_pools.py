@@ -5,12 +5,9 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any
 
 import pytest
 
-from crowdfield.service.fit_pool import FitPool, FitProcess
-from crowdfield.service.fitter import Job
 from crowdfield.service.helper_pool import Helper, HelperDied, ResultCache
 from crowdfield.service.pools import Caller, Pool, current_caller
 from crowdfield.service.problems import Problem
@@ -187,21 +184,3 @@ def test_a_question_that_was_under_way_starts_no_process_after_the_end(monkeypat
     with pytest.raises(HelperDied):
         helper.ask({"task": "third"}, 30)
     assert len(started) == 1
-
-
-def test_a_map_goes_on_where_it_was_fitted_last():
-    """A process keeps the model of a map that it has fitted; after a fit elsewhere, an older one."""
-
-    class Deaf:
-        def send_bytes(self, _):
-            pass
-
-    deaf: Any = Deaf()
-
-    pool = object.__new__(FitPool)
-    one, other = pool.processes = [FitProcess(None, deaf, ready=True) for _ in range(2)]
-    for here, there in ((one, other), (other, one), (one, other)):
-        pool.start(here, Job("flood", "me", "news"))
-        assert here.warm == {"flood"} and there.warm == set()
-    pool.start(other, Job("fire", "me", "news"))
-    assert one.warm == {"flood"} and other.warm == {"fire"}

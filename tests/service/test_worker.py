@@ -29,6 +29,7 @@ from crowdfield.service.lease import Leases
 from crowdfield.service.maps import unpack
 from crowdfield.service.schemas import NewSituation
 from crowdfield.service.store import Store
+from crowdfield.service.worker import Worker
 
 
 def send(workspace, n, label="flooded", role="reporter", **more):
@@ -140,6 +141,47 @@ def test_settling_gives_way_to_what_is_new_and_keeps_what_it_has_done(workspace,
     contradict(workspace, 1, 1)
     after = at_work.run(news)
     assert after.result == "published" and workspace.service.store.version("flood").reports == 31
+
+
+def test_news_is_fitted_at_once_where_the_map_is_in_memory_whatever_can_wait(make_workspace):
+    """A large map takes seconds to read, so what can wait runs in another process, and is stopped for news."""
+    space = make_workspace(rest_seconds=0.0, fit_processes=2)
+    space.client("admin").post("/situations", json=FLOOD)
+    worker = Worker(space.settings)
+    pool = worker.pool
+
+    def work(true):
+        end = time.monotonic() + 120.0
+        while not true():
+            assert time.monotonic() < end
+            worker.poll()
+            worker.conclude(0.01)
+
+    def warm():
+        return [process for process in pool.processes if "flood" in process.warm]
+
+    def resting():
+        return [process for process in pool.busy() if process.job is not None and process.job.task == "rest"]
+
+    try:
+        pool.fill()
+        work(lambda: len(pool.idle()) == 2)
+        contradict(space, 30, 0)
+        work(lambda: len(warm()) == 1 and not pool.busy())
+        first = warm()[0]
+        send(space, 3)
+        work(resting)
+        second = resting()[0]
+        assert second is not first and warm() == [first]  # it has published nothing yet
+        os.kill(second.process.pid, signal.SIGSTOP)  # as if it took long
+        send(space, 1)
+        work(lambda: space.service.store.version("flood").reports == 34)
+        assert second not in pool.processes and warm() == [first]
+        work(lambda: space.service.store.version("flood").info["rested"] and not pool.busy())
+        # The process that fitted the map of the log has the newest model: news goes there.
+        assert len(warm()) == 1 and warm()[0] is not first
+    finally:
+        worker.close()
 
 
 def test_a_new_worker_continues_where_the_old_one_ended(workspace):

@@ -135,7 +135,7 @@ class Votes:
             return
         total = sum(votes.values())
         if total == 0:
-            self._refused.append(Refusal(number, "", "has no votes, or only 'bad imagery' ones."))
+            self._refused.append(Refusal(number, "", "has no votes, or all of them say that the imagery is bad."))
             return
         name = cells.get(plan.columns.get("id", ""), "").strip() or None
         for answer, count in votes.items():

@@ -152,10 +152,15 @@ def far_off(reports: Reports, options: Options, region: geography.Region) -> lis
         turned = reports.places[far][:, ::-1]
         among = int(np.count_nonzero(geography.within(region, turned[:, 0], turned[:, 1])))
         swapped = f"; {among} of them would lie among the others with latitude and longitude exchanged" if among else ""
+        place = f"latitude {first[1]:.5g}, longitude {first[0]:.5g}"
+        which = (
+            f"lies far from all others (at {place}) and is"
+            if far.sum() == 1
+            else (f"lie far from all others (the first at {place}) and are")
+        )
         said.append(
-            f"{int(far.sum()):,} of {len(far):,} reports lie far from all others (the first at latitude "
-            f"{first[1]:.5g}, longitude {first[0]:.5g}) and are left out of a map; --region W,S,E,N "
-            f"chooses the region{swapped}"
+            f"{int(far.sum()):,} of {len(far):,} reports {which} left out of a map; --region W,S,E,N chooses the "
+            f"region{swapped}"
         )
     if (wide := geography.span(region)) > geography.WIDEST:
         said.append(

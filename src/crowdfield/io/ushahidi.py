@@ -73,7 +73,7 @@ def _haiti(table: Tabular, options: Options) -> Plan:
         if not by_category:
             return {}
         unused = frame["<source>"].isna().to_numpy().nonzero()[0]
-        reason = Advised("has only categories that the paper does not use.", "Read it too with --source CATEGORY.")
+        reason = Advised("has only categories that studies of them left out.", "Read it too with --source CATEGORY.")
         return {at: (category, reason) for at in unused.tolist()}
 
     shown = {"source": category if by_category else verified} if "source" in made else {}

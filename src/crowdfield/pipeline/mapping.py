@@ -10,13 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdfield.data import Grid, Heatmap
+from crowdfield.inference.blur import SPACE
 from crowdfield.models import unknown
+from crowdfield.models.reports_model import says_one_thing
 
 if TYPE_CHECKING:
     from crowdfield.models.heatmap_bcc import HeatmapBCC
 
 # So many cells are predicted at once: enough to be fast, few enough to stay small in memory.
 BLOCK = 65_536
+# So many length-scales from the nearest report it has no influence, whatever the kernel.
+FAR = 100.0
 
 
 def make_map(
@@ -101,8 +105,26 @@ def _show_reported_places(
 
 
 def prior_sd(model: Any) -> list[float]:
-    """The standard deviation of each ρ_j where nobody reported, to as many digits as a scale of colours shows."""
-    return [round(float(value), 4) for value in unknown.prior_rate_sd(model)]
+    """The standard deviation of each ρ_j where nobody reported, to as many digits as a scale of colours shows.
+
+    Where all reports say the same, they teach a level at which everything is almost certain also far from all of them.
+    So what is known is then compared with a place that no report reaches, and not with what was known before.
+    """
+    return [round(float(value), 4) for value in _far_from_reports(model) or unknown.prior_rate_sd(model)]
+
+
+def _far_from_reports(model: Any) -> list[float] | None:
+    """The standard deviation of each ρ_j far from all reports, if they all say the same.
+
+    None otherwise, and where more is known of a place than what was reported near it.
+    """
+    reports = getattr(model, "reports_", None)
+    if reports is None or not says_one_thing(reports):
+        return None
+    if getattr(model, "covariates", None) is not None or callable(getattr(model, "prior_mean", None)):
+        return None
+    place = model.places_.max(axis=0)[:SPACE] + FAR * np.max(model.lengthscale_)
+    return np.asarray(model.predict_rate(place[None])[1])[0].tolist()  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ LONGEST_PAUSE = 30.0
 
 @dataclass
 class FitProcess:
-    """One process, its current job, and the maps that it has in memory (`warm`)."""
+    """One process, its current job, and the maps of which it has the newest model in memory (`warm`)."""
 
     process: Any
     connection: Connection
@@ -100,9 +100,6 @@ class FitPool:
 
     def start(self, process: FitProcess, job: Job) -> None:
         process.job, process.began = job, time.monotonic()
-        for other in self.processes:
-            other.warm.discard(job.situation)  # what it keeps of this map is now older than what this process will have
-        process.warm.add(job.situation)
         with suppress(OSError):  # the process has just died, which `finished` will notice
             process.connection.send_bytes(json.dumps(asdict(job)).encode())
 
@@ -118,8 +115,20 @@ class FitPool:
             job, process.job = process.job, None
             outcome = crashed(self._remove_dead(process)) if said is None else Outcome(**json.loads(said))
             if job is not None:
+                self._remember(process, job, outcome)
                 yield job, outcome
         self.fill()
+
+    def _remember(self, process: FitProcess, job: Job, outcome: Outcome) -> None:
+        """Which processes have the newest model of the map in memory now."""
+        if outcome.result in ("lost", "failed"):
+            process.warm.discard(job.situation)  # it has dropped the map
+            return
+        process.warm.add(job.situation)
+        if outcome.result != "overtaken":  # else there is no newer model
+            for other in self.processes:
+                if other is not process:
+                    other.warm.discard(job.situation)
 
     def _remove_dead(self, process: FitProcess) -> int | None:
         code = self._end(process)

@@ -54,6 +54,8 @@ PRELOADED = [
 READY = b"ready"
 
 Task = Literal["news", "settle", "rest", "finer"]
+# Tasks that can wait, because they include no new reports.
+CAN_WAIT: tuple[Task, ...] = ("rest", "finer")
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,8 @@ class Job:
 
     @property
     def can_wait(self) -> bool:
-        """Whether the job can wait, because it includes no new reports."""
-        return self.task in ("rest", "finer")
+        """Whether the job is one of the tasks that can wait."""
+        return self.task in CAN_WAIT
 
 
 @dataclass(frozen=True)

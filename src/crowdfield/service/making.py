@@ -364,7 +364,7 @@ class Maker:
             before = self._maps.load(found, earlier) if earlier >= 1 else None
         return _image(tiles.render(layer, z, x, y, now, state, before, scale))
 
-    def legend(self, layer: tiles.Layer, scale: tiles.Scale = "plain") -> dict[str, Any]:
+    def legend(self, layer: tiles.LegendKind, scale: tiles.Scale = "plain") -> dict[str, Any]:
         return _image(tiles.legend(layer, scale))
 
     def basemap(self, region: list[float], landmarks: bool, target: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from crowdfield.service.effort import MOST_LEVELS
-from crowdfield.service.fitter import Job, Outcome, Task
+from crowdfield.service.fitter import CAN_WAIT, Job, Outcome, Task
 from crowdfield.service.records import VersionInfo
 from crowdfield.service.settings import Settings
 from crowdfield.service.store import Store
@@ -116,7 +116,7 @@ class Schedule:
             task = None if name in running else self._task(known, now)
             if task is not None:
                 level = max(0, known.level - 1) if task == "finer" else known.level
-                turn = Turn(name, task, level, known.slow or task in ("rest", "finer"))
+                turn = Turn(name, task, level, known.slow or task in CAN_WAIT)
                 waiting.append(((URGENCY[task], known.served, -known.head), turn))
         return [turn for _, turn in sorted(waiting, key=lambda item: item[0])]
 

@@ -13,6 +13,8 @@ from crowdfield.service.maps import MapArrays
 from crowdfield.service.schemas import Scale as Scale
 
 Layer = Literal["probability", "uncertainty", "difference"]
+# `reported`: of a probability where every report says the same, so that only how near reports are means anything.
+LegendKind = Literal["probability", "uncertainty", "difference", "reported"]
 SIZE = 256
 # How much is known is 1 - sd / prior sd. Below the first value a place is drawn as unknown; from the second on, in full
 # colours (as in `plot`).
@@ -106,12 +108,16 @@ def _stepped(share: NDArray[np.float32], steps: int) -> NDArray[np.float32]:
     return np.asarray(np.round(share * steps) / np.float32(steps), dtype=np.float32)
 
 
-def legend(layer: Layer, scale: str = "plain", width: int = 192, height: int = 72) -> bytes:
-    """The colours of a layer: its value from left to right; for a probability, also how much is known, upwards."""
+def legend(layer: LegendKind, scale: str = "plain", width: int = 192, height: int = 72) -> bytes:
+    """The colours of a layer: its value from left to right; for a probability, also how much is known, upwards. For
+    `reported`, how much is known from left to right."""
     across = np.broadcast_to(np.linspace(0, 1, width, dtype=np.float32), (height, width))
     if layer == "probability":
         upwards = np.broadcast_to(np.linspace(KNOWN_FROM, 0, height, dtype=np.float32)[:, None], (height, width))
         rgb, _ = faded(across, upwards, scale)
+        alpha = np.ones_like(across)
+    elif layer == "reported":
+        rgb, _ = faded(np.ones_like(across), KNOWN_FROM * across, scale)
         alpha = np.ones_like(across)
     elif layer == "uncertainty":
         rgb, alpha = palette("uncertainty")[_index(across)], np.ones_like(across)

@@ -24,7 +24,7 @@ from crowdfield.service.configuration import load
 from crowdfield.service.courier import Courier
 from crowdfield.service.database import connect, writing
 from crowdfield.service.fit_pool import FitPool, FitProcess
-from crowdfield.service.fitter import Job, Outcome
+from crowdfield.service.fitter import CAN_WAIT, Job, Outcome
 from crowdfield.service.lease import Leases
 from crowdfield.service.schedule import LIMITS, QUICK_SECONDS, Schedule, Turn
 from crowdfield.service.settings import Settings
@@ -107,13 +107,17 @@ class Worker:
     # Who gets a process
 
     def _process_for(self, turn: Turn) -> FitProcess | None:
-        """An idle process, preferably one with this map in memory; None if the last one is reserved for quick fits."""
+        """An idle process, or None if the last one is reserved for quick fits.
+
+        News go to one that has the map in memory; a fit that can wait to another, so that news need not wait for it.
+        """
         idle = self.pool.idle()
         if turn.slow and sum(map(self._slow, self.pool.busy())) >= self.pool.size - 1:
             return None
         if not idle and not turn.slow:
             idle = self._make_room()
-        return min(idle, key=lambda p: (turn.situation not in p.warm, len(p.warm)), default=None)
+        can_wait = turn.task in CAN_WAIT
+        return min(idle, key=lambda p: ((turn.situation in p.warm) == can_wait, len(p.warm)), default=None)
 
     def _slow(self, process: FitProcess) -> bool:
         job = process.job
@@ -150,8 +154,10 @@ class Worker:
                 self.pool.kill(process)
                 words = f"The fit did not finish within {job.seconds:g} s."
                 self._conclude(job, Outcome("failed", cause="time", message=words, seconds=job.seconds))
-            elif job.can_wait and process.seconds > QUICK_SECONDS and self.schedule.behind(job.situation):
-                self._interrupt(process)
+            elif job.can_wait and self.schedule.behind(job.situation):
+                elsewhere = any(job.situation in p.warm for p in self.pool.idle())
+                if elsewhere or process.seconds > QUICK_SECONDS:
+                    self._interrupt(process)
 
     def _conclude(self, job: Job, outcome: Outcome) -> None:
         """Take in the outcome of a fit; a failure is logged, shown on the map, and tried again with fewer reports."""

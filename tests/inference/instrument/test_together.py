@@ -4,13 +4,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from tests.inference.instrument.test_instrument import crowd, problem
 
 import crowdfield as cf
 from crowdfield.errors import InputError
-from crowdfield.inference.instrument import coupled, iterate, link, model
+from crowdfield.inference.fields.spectral import SpectralBasis
+from crowdfield.inference.instrument import coupled, iterate, linear, link, model
 from crowdfield.inference.instrument.responses import Population
 from crowdfield.inference.instrument.selection import Reported
+from crowdfield.inference.kernels import kernel
 from crowdfield.models import comparison
 
 
@@ -40,6 +43,17 @@ def test_fits_converge_when_sources_report_on_separate_parts_of_the_map():
     fitted = model.fit(problem(X, site, by, label, photos + 1, lengthscale=2.0), None, iterate.Policy())
     assert fitted.settled.converged and fitted.settled.n_iter < 60
     assert (np.diff(fitted.settled.history) > -1e-6).all()
+
+
+def test_columns_are_projected_as_by_the_features_themselves():
+    rng = np.random.default_rng(35)
+    X, columns = rng.uniform(0, 30, (9000, 2)), linear.Columns(lambda X: X[:, :1], 1)
+    design = linear.Design(SpectralBasis(kernel("matern32", 1.0), X), columns, X)
+    assert not design.is_dense
+    values = sp.random(len(X), 60, density=0.02, format="csr", random_state=rng, data_rvs=rng.standard_normal)
+    expected = design.features(slice(None)).T @ values.toarray()
+    # Single precision is enough for the coupling of sources and field.
+    np.testing.assert_allclose(design.project_columns(values), expected, atol=1e-5 * np.abs(expected).max())
 
 
 def test_what_a_source_would_say_sums_to_one():

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 import crowdfield as cf
-from crowdfield.inference.instrument import places, unsure_variances, updating
+from crowdfield.inference.instrument import coupled, places, unsure_variances, updating
+from crowdfield.inference.instrument.iterate import Policy
+from crowdfield.inference.instrument.methods import method_for
+from crowdfield.inference.instrument.model import fit
 
 N, SOURCES = 6000, 40
 OPTIONS: dict[str, Any] = {"reports_model": "instrument", "lengthscale": 1.0, "max_iter": 300, "random_state": 0}
@@ -47,6 +50,24 @@ def fitted():
     model = model.fit(X, y, sources=[f"s{s}" for s in source])
     assert model._instrument.kept is not None and model.converged_
     return model
+
+
+def test_sources_and_field_that_are_off_together_are_put_right_by_one_joint_step(fitted):
+    """In turn they would creep, and each small step would look like convergence."""
+    model = fitted._instrument
+    assert not model.design.is_dense
+    end = fit(model.problem, model.state, Policy(tol=1e-6, unsure_variances=False), learn_variances=False)
+    asked, design = end.problem, end.design
+    method = method_for(asked.observed, design, asked.prior)
+    # Where sources are more sensitive than they are and f has a smaller range, reports are hardly less likely.
+    off = end.state._replace(theta=end.state.theta * [1.05, 1.0])
+    for _ in range(3):
+        off = method.evaluate(off).image._replace(theta=off.theta)
+    at = method.evaluate(off)
+    missing = np.abs(off.theta - end.state.theta).max()
+    joint, in_turn = coupled.image(asked.one_appearance, design, at).image, coupled.in_turn(at).image
+    left = [np.abs(step.theta - end.state.theta).max() / missing for step in (joint, in_turn)]
+    assert left[0] < 0.5 * left[1]
 
 
 NEW = {

@@ -39,6 +39,9 @@ def test_when_things_happened_is_not_when_the_map_was_made(live, dated):
         until(page, shows(7))
         # However many say the same: nothing tells where it is not so, and the page does not claim to know.
         assert page.inner_text("#legend-note").startswith("Every report says “flooded”.")
+        assert page.inner_text("#legend-title") == "Where “flooded” was reported"
+        assert [page.inner_text(f"#legend-{end}") for end in ("low", "high")] == ["no report near", "reports near"]
+        assert "/legend/reported.png?scale=water" in page.get_attribute("#legend-image", "src")
         page.focus("#event-slider")
         page.keyboard.press("Home")
         assert page.inner_text("#event-moment") == "All times"  # all of them stand before the first

@@ -653,6 +653,10 @@ def test_where_all_reports_say_the_same_no_percentage_is_shown(live):
         api.post("/situations", json=FLOOD | {"id": "same", "title": "All the same"}).raise_for_status()
         api.post("/situations/same/reports", json=rows).raise_for_status()
         wait(lambda: api.get("/situations/same").json()["version"])
+        api.put("/situations/same/districts/halves", files={"file": ("d.geojson", HALVES)}).raise_for_status()
+        # What no report reaches is unknown, although everybody says the same.
+        assert api.get("/situations/same/point/-72.05,18.25").json()["unknown"]
+        api.post("/situations", json=FLOOD | {"id": "none", "title": "None"}).raise_for_status()
     try:
         with opened(live, query="?situation=same&at=18.515,-72.275,11") as page:
             ready(page)
@@ -669,9 +673,20 @@ def test_where_all_reports_say_the_same_no_percentage_is_shown(live):
             )
             shot(page, "why-all-the-same")
             assert serious(page) == []
+            page.click("#tab-districts")
+            page.wait_for_selector("#districts tbody tr")
+            assert page.inner_text("#districts tbody tr:first-child b") == "Unknown"
+            assert "cannot show where that is not true" in page.inner_text("#districts")
+            # A map without a version shows nothing of this one.
+            page.click("#tab-reports")
+            page.wait_for_selector("#report-list li")
+            page.select_option("#situation", "none")
+            page.wait_for_selector("#welcome:has-text('waits')", state="attached")
+            assert page.locator("#report-list li, details.source, #next li, #remarks li").count() == 0
     finally:
         with live.api() as api:
-            api.delete("/situations/same").raise_for_status()
+            for name in ("same", "none"):
+                api.delete(f"/situations/{name}").raise_for_status()
 
 
 @pytest.mark.parametrize(("p", "prior", "said"), [(0.2, -3.0, "rare"), (0.8, 3.0, "common"), (0.8, -1.0, None)])

@@ -71,9 +71,14 @@ class Blocks(NamedTuple):
 
 def blocks(known: Information, design: Design, at: Evaluated) -> Blocks:
     """The joint precision of field, sources and link, from the information of the reports."""
+    return Blocks(_field(known, design, at.state), known.projected(), _parameters(at, known))
+
+
+def _field(known: Information, design: Design, state: State) -> Array:
+    """A: the precision of the field with sources and link held."""
     A = known.gram()
-    A[np.diag_indices_from(A)] += design.precision(at.state.variances.smooth)
-    return Blocks(A, known.projected(), _parameters(at, known))
+    A[np.diag_indices_from(A)] += design.precision(state.variances.smooth)
+    return A
 
 
 def join(observed: Observed, design: Design, at: Evaluated, appearances: Array) -> Coupled:
@@ -113,8 +118,13 @@ class Together(NamedTuple):
     sources: Array  # [S, d, d] Cov(θ_s)
 
 
+def in_turn(at: Evaluated) -> Together:
+    """The state after sources and field were updated in turn."""
+    return Together(at.image, at.covariance)
+
+
 def image(observed: Observed, design: Design, at: Evaluated) -> Together:
-    """The state after a joint Newton step of field, sources and link.
+    """The state after a joint Newton step of field, sources and link, unless there are too many parameters.
 
     Alternating updates of sources and field (`at.image`) converge slowly where both explain the same reports: a source
     that alone saw its part of the map. A joint step goes to the optimum of the same quadratic model:
@@ -122,27 +132,33 @@ def image(observed: Observed, design: Design, at: Evaluated) -> Together:
         (C − Bᵀ Σ B) Δθ = ∇θ − Bᵀ Σ ∇w,   η ← η − c̃ Δθ,   Σ = Cov(w), c̃ = c / (1 + τ² Λ)
     """
     state = at.state
-    plain = Together(at.image, at.covariance)
-    if not design.is_dense or state.theta.size > MOST_IN_A_STEP or too_many(state):
+    plain = in_turn(at)
+    if state.theta.size > MOST_IN_A_STEP or too_many(state):
         return plain
     known = observed.information(design, state, at.nugget, expected_appearances(at))
     B = known.projected()
-    sigma_B = at.q.covariance @ B
+    if design.is_dense:
+        sigma_B = at.q.covariance @ B
+    else:
+        # The sites' precision is not quite that at the mean appearances, by which B and C are computed. Of many reports
+        # C − Bᵀ Σ B is so small a difference that Σ must be of the same ones.
+        root = cholesky(_field(known, design, state), "the precision of the map with the sources held")
+        sigma_B = np.asarray(sla.cho_solve((root, True), B, check_finite=False))
     gradient_w = (
         design.project(at.image.eta - at.image.lam * at.mean) - design.precision(state.variances.smooth) * at.q.mean
     )
     try:
-        root = sla.cho_factor(_parameters(at, known) - B.T @ sigma_B, lower=True, check_finite=False)
+        factor = sla.cho_factor(_parameters(at, known) - B.T @ sigma_B, lower=True, check_finite=False)
     except np.linalg.LinAlgError:
         return plain  # far from the optimum the quadratic model may have no maximum
-    step = sla.cho_solve(root, at.gradient - sigma_B.T @ gradient_w, check_finite=False)
+    step = sla.cho_solve(factor, at.gradient - sigma_B.T @ gradient_w, check_finite=False)
     longest = np.abs(step).max(initial=0.0)
     step *= min(1.0, responses.LONGEST_STEP / max(longest, 1e-300))
     of_sources, of_link = np.split(step, [state.theta.size])
     theta = state.theta + of_sources.reshape(state.theta.shape)
     moved_link = at.image.link._replace(theta=state.link.theta + of_link)
     moved = at.image._replace(eta=at.image.eta - known.moved(step), theta=theta, link=moved_link)
-    return Together(moved, _blocks(inverse_from_cholesky(np.tril(root[0])), *state.theta.shape))
+    return Together(moved, _blocks(inverse_from_cholesky(np.tril(factor[0])), *state.theta.shape))
 
 
 def _blocks(covariance: Array, S: int, d: int) -> Array:

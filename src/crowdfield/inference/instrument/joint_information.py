@@ -16,13 +16,11 @@ from crowdfield.inference.instrument.grid import Array
 from crowdfield.inference.instrument.linear import Design
 from crowdfield.inference.instrument.link import Link
 from crowdfield.inference.instrument.scoring import Readings
-from crowdfield.inference.sites import over_rows
 
 if TYPE_CHECKING:
     from crowdfield.inference.instrument.fitting import State
     from crowdfield.inference.instrument.observed import Observed
 
-ROWS = 1 << 14  # places processed at a time
 DENSE = 1 << 17  # entries of c, 1 MB: with no more, a dense matrix takes less time than setting up a sparse one
 
 
@@ -82,11 +80,7 @@ class LocalInformation:
 
     def projected(self) -> Array:
         """The information between the field and the parameters of sources and link: B = Σ_i φ_i c̃_iᵀ [m + C, p]."""
-
-        def of(rows: slice) -> Array:
-            return np.asarray(self.by_place[rows].T @ self.design.features(rows))
-
-        return np.asarray(sum(over_rows(of, self.by_place.shape[0], ROWS))).T
+        return self.design.project_columns(self.by_place)
 
     def moved(self, step: Array) -> Array:
         """c̃ · step: how far a step of sources and link [p] moves the field's sites: [N]."""

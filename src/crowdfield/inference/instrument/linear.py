@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from crowdfield.inference import blur
 from crowdfield.inference.fields.base import Array, cholesky, inverse_from_cholesky
@@ -21,6 +22,7 @@ BLOCK = 1 << 15  # places at a time
 SMALLEST_VARIANCE = 1e-12  # smallest variance of f: rounding may make it negative where reports determine f
 DENSE_SPECTRAL = 1 << 20  # entries of φ: beyond, transforms are faster than matrix products
 DENSE_OTHER = 1 << 26  # 512 MB: an inducing basis has no transforms
+COLUMN_ROWS = 1 << 14  # places at a time where many columns are projected
 DENSE_ROWS = 1 << 12  # rows of φ at a time, on every core: enough for fast matrix products
 
 
@@ -116,6 +118,20 @@ class Design:
         for c in range(self.Z.shape[1]):
             out[:m, m + c] = out[m + c, :m] = self.basis.project(self.points, lam * self.Z[:, c])
         return out
+
+    def project_columns(self, values: sp.csr_matrix | Array) -> Array:
+        """Σ_i (φ_i, z_i) v_iᵀ for several columns of values [N, p], of which most are zero: [m + C, p]."""
+
+        def of(rows: slice) -> Array:
+            some = values[rows]
+            if self.phi is not None or isinstance(some, np.ndarray):
+                return np.asarray(some.T @ self.features(rows))
+            entries = some.tocoo()
+            place, column = entries.row.astype(np.int64), entries.col.astype(np.int64)
+            pairs = self.basis.pairs(self.basis.locate(self.X[rows]), place, column, values.shape[1])
+            return np.hstack([pairs.project(entries.data), some.T @ self.Z[rows]])
+
+        return np.asarray(sum(over_rows(of, len(self.X), COLUMN_ROWS))).T
 
     def summarised(self, values: Array, lam: Array) -> tuple[Array, Array]:
         """`gram` of λ and `project` of the values."""

@@ -300,11 +300,10 @@ def finished(
     if isinstance(problem.observed, SeveralObserved):
         return several.finished(problem, design, settled)
     at = settled.at
-    before = problem.observed.at_sites(at.state, at.mean, at.variance, at.nugget, at.state.link)
     known = blocks = None
-    held = coupled.held(at)
+    held, before = coupled.held(at), coupled.expected_appearances(at)
     if not coupled.too_many(at.state):
-        known = problem.observed.information(design, at.state, at.nugget, before[1][:, 0])
+        known = problem.observed.information(design, at.state, at.nugget, before)
         blocks = coupled.blocks(known, design, at)
         held = coupled.solved(at, *blocks)
     if policy.unsure_variances and unsure is None:
@@ -314,7 +313,7 @@ def finished(
     truth, appearances = problem.observed.at_sites(at.state, mean, variance, at.nugget, joint.link)
     kept = None
     if blocks is not None and isinstance(known, LocalInformation) and not design.is_dense:
-        kept = Kept.of(at, before[1][:, 0], blocks, known.by_place, unsure, Moments(mean, variance))
+        kept = Kept.of(at, before, blocks, known.by_place, unsure, Moments(mean, variance))
     return Fitted(problem, design, settled, held, joint, truth, appearances, kept)
 
 

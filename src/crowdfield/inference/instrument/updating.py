@@ -40,6 +40,8 @@ from crowdfield.inference.instrument.observed import Observed
 # Logits by which f (and squared, its variance) may move at a place before its site is computed again; and before the
 # probability of its state is: a thousandth of a logit is less than 3e-4 in probability.
 MOVED, SHOWN = 0.02, 1e-3
+# Passes that new reports need to be taken in: the first makes their sites, the second knows what these move.
+TAKEN_IN = 2
 # The share of the reports that may be new since all of them were passed over.
 MOST_NEW = 0.002
 
@@ -134,6 +136,8 @@ class _Update:
         """Iterate to convergence. The sites of the last pass are the image of the fit's state, as in
         `fitting.evaluate`."""
         state, q, shown, n, first = self.first, self.at.q, None, 0, np.inf
+        # Around a fit that had not converged new reports are only taken in; the rest is for passes over all reports.
+        most = policy.max_iter if self.before.settled.converged else TAKEN_IN
         while True:
             mean, variance = self.design.moments(q)
             found = self._pass(state, mean, variance, q)
@@ -148,7 +152,7 @@ class _Update:
             if change > max(first, policy.tol):
                 raise NumericalError("the steps grow: the last fit is too far away.")
             n, shown = n + 1, mean
-            if n > 1 and (change < policy.tol or n >= policy.max_iter):
+            if n > 1 and (change < policy.tol or n >= most):
                 break
             state = image
             q = linear.posterior(self.design, state.eta, state.lam, state.variances.smooth)

@@ -80,7 +80,7 @@ def install(app: FastAPI) -> None:
         return send(request.headers, description_page(), cache=ASK_AGAIN)
 
     @app.get("/legend/{layer}.png", include_in_schema=False)
-    async def legend(request: Request, layer: tiles.Layer, scale: tiles.Scale = "plain") -> Response:
+    async def legend(request: Request, layer: tiles.LegendKind, scale: tiles.Scale = "plain") -> Response:
         image = await service_of(request).image({"task": "legend", "layer": layer, "scale": scale})
         return send(request.headers, pack(image, "image/png"), cache="max-age=3600")
 

@@ -125,7 +125,8 @@ async function open(situation) {
   options($("situation"), [...situations].sort((a, b) => a.archived - b.archived).map((s) => [s.id, s.archived ? T.archived({ title: s.title }) : s.title]), situation?.id);
   $("situation").disabled = !situations.length;
   $("situation").dir = directionOf(situation?.title ?? ""); // so that a title that is too long is cut at its end, in any language
-  panels.why(null);
+  panels.empty();
+  reports.show();
   $("report").hidden = true;
   $("import-hint").textContent = may("reporter") ? T.importHint : T.importNeedsKey;
   $("file").disabled = !may("reporter");
@@ -141,8 +142,6 @@ async function open(situation) {
     view?.world();
     districts.update(null);
     checks.update(null, [], false);
-    panels.sources(null, {});
-    panels.looks([], {});
     return status();
   }
   document.title = `${situation.title} · crowdfield`;
@@ -305,7 +304,7 @@ async function moved() {
 }
 
 function showDistricts() {
-  guarded(() => districts.update(chosen.situation, chosen.state, newest(), may("admin"), events.shown()))();
+  guarded(() => districts.update(chosen.situation, chosen.state, newest(), may("admin"), { ...events.shown(), onlyLabel: infoOf(newest()).only_label }))();
 }
 
 function layer() {

@@ -20,9 +20,9 @@ export class DistrictsPanel {
   }
 
   // The map, the state and the version that the page shows, and whether its owner may change it; if the map moves, the moment, for
-  // addresses (null for the newest) and in words.
-  async update(situation, state, version, admin, { moment = null, when = null } = {}) {
-    Object.assign(this, { situation, state, version, admin, moment, when });
+  // addresses (null for the newest) and in words; onlyLabel: what every report says, if they all say the same.
+  async update(situation, state, version, admin, { moment = null, when = null, onlyLabel = null } = {}) {
+    Object.assign(this, { situation, state, version, admin, moment, when, onlyLabel });
     $("tab-districts").hidden = !situation;
     if (!this.outlined.startsWith(`${situation?.id} `)) this.outline(null);
     if (this.outlined || !$("page-districts").hidden) await this.load(); // outlines on the map tell figures too
@@ -114,8 +114,8 @@ export class DistrictsPanel {
     if (!row.cells) return [T.districtsNotReached];
     if (unit && row.share === null) return [T.weightsNobody({ unit })];
     const between = T.districtsBetween({ share: percent(row.share), low: percent(row.low), high: percent(row.high) });
-    // No large number where little is known: somebody would act on it.
-    if (unknown(row)) return [make("b", { textContent: T.districtsMostlyUnknown }), make("small", { textContent: T.districtsGuess({ guess: unit ? numbered(row) : between }) })];
+    // No large number where little is known, or where nobody could deny: somebody would act on it.
+    if (unknown(row) || this.onlyLabel) return [make("b", { textContent: T.districtsMostlyUnknown }), make("small", { textContent: T.districtsGuess({ guess: unit ? numbered(row) : between }) })];
     if (unit) return counted(row, unit, percent(row.share));
     return [meter(row.share), make("small", { textContent: between })];
   }
@@ -133,12 +133,13 @@ export class DistrictsPanel {
     const line = (row) => make("tr", { "data-area": row.area, on: { mouseenter: mark(row.area), mouseleave: mark(null) } },
       make("th", { scope: "row", textContent: row.area, title: row.note }),
       make("td", {}, ...this.extent(row, unit)),
-      make("td", { textContent: row.unknown_share === null ? "" : percent(row.unknown_share) }));
+      make("td", { textContent: row.unknown_share === null || this.onlyLabel ? "" : percent(row.unknown_share) }));
     const head = make("tr", {}, ...[T.districtsName, unit ? T.weightsIn({ unit, state: said }) : T.districtsShare({ state: said }), T.districtsUnknown].map((text) => make("th", { scope: "col", textContent: text })));
     return make("div", {},
       graded ? this.worse(figures) : null,
       make("table", { class: "plain" }, make("thead", {}, head), make("tbody", {}, ...rows.map(line))),
       make("p", { class: "hint", textContent: (unit ? T.weightsHow : T.districtsHow)({ unit, level: percent(figures.level), version: figures.version }) }),
+      this.onlyLabel ? make("p", { class: "hint", textContent: T.onlyLabel({ label: this.onlyLabel }) }) : null,
       this.when ? make("p", { class: "hint", textContent: T.atMoment({ when: this.when }) }) : null,
       make("ul", { class: "notes hint" }, ...figures.notes.map((note) => make("li", { textContent: note }))));
   }

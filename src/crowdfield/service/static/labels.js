@@ -68,13 +68,16 @@ function lineLength({ x, y }, [dx, dy], numbers) {
   return whole - back;
 }
 
-// Moves markers aside if they would hide a number of reports or each other; a line leads to their places.
+// Moves markers aside, but not out of sight, if they would hide a number of reports or each other; a line leads to their places.
 function arrangeMarks(map, marks, numbers, taken) {
+  const { clientWidth, clientHeight } = map.getContainer();
   for (const mark of marks) {
     const element = mark.getElement();
     const side = element.offsetWidth;
     const at = map.project(mark.getLngLat());
-    const [dx, dy] = place(at, [side, side], ASIDE, taken) ?? [0, 0];
+    const within = (x, y) => x > side / 2 && y > side / 2 && x < clientWidth - side / 2 && y < clientHeight - side / 2;
+    const offsets = ASIDE.filter(([right, down]) => (!right && !down) || within(at.x + right, at.y + down));
+    const [dx, dy] = place(at, [side, side], offsets, taken) ?? [0, 0];
     mark.setOffset([dx, dy]);
     element.style.setProperty("--reach", `${lineLength(at, [dx, dy], numbers)}px`);
     element.style.setProperty("--turn", `${Math.atan2(-dy, -dx)}rad`);

@@ -29,7 +29,7 @@ export function why(answer) {
   if (!answer) return fill($("why"), make("h2", { textContent: T.whyTitle }), make("p", { class: "hint", textContent: T.whyHint }));
   // If all reports say the same, even many of them do not tell where it is not so: no percentage would mean anything.
   const reported = !answer.unknown && answer.onlyLabel;
-  const known = answer.unknown ? T.whyUnknown : reported ? T.whyReportedHint({ label: answer.onlyLabel }) : answer.known < 0.45 ? T.whyPartly : T.whyKnown;
+  const known = answer.unknown ? (answer.reports_in_cell ? T.whyUnknownHere : T.whyUnknown) : reported ? T.whyReportedHint({ label: answer.onlyLabel }) : answer.known < 0.45 ? T.whyPartly : T.whyKnown;
   const states = make("dl", { class: "states" });
   for (const [state, p] of Object.entries(answer.probability)) {
     // Plus and minus one standard deviation, within 0 and 1.
@@ -168,6 +168,14 @@ function matrix(s, { states, labels }) {
     make("thead", {}, make("tr", {}, make("td", {}), ...labels.map((label) => make("th", { scope: "col", textContent: label })))), make("tbody", {}, ...rows));
 }
 
+// Nothing of a map: another one is opened, which may not have a version yet.
+export function empty() {
+  why(null);
+  sources(null, {});
+  looks([], {});
+  fill($("remarks"));
+}
+
 // Look next
 
 export function looks(features, { onPick, onDownload }) {
@@ -183,19 +191,22 @@ export function looks(features, { onPick, onDownload }) {
 
 // Legend
 
+const reversed = (scale) => (scale.endsWith("-reversed") ? scale.slice(0, -"-reversed".length) : `${scale}-reversed`);
+
 export function legend(layer, state, { from, to, scale, still, onlyLabel, unknownSource }) {
-  const flat = layer !== "probability";
-  $("legend-title").textContent = { probability: T.legendProbability, uncertainty: T.legendUncertainty, difference: T.legendDifference }[layer]({ state });
-  $("legend-image").src = `/legend/${layer}.png?scale=${scale}`;
+  // Where nobody could deny, colours that mean “almost 100 %” would promise what nobody knows.
+  const kind = layer === "probability" && onlyLabel ? "reported" : layer;
+  const flat = kind !== "probability";
+  $("legend-title").textContent = { probability: T.legendProbability, reported: T.legendReported, uncertainty: T.legendUncertainty, difference: T.legendDifference }[kind]({ state, label: onlyLabel });
+  $("legend-image").src = `/legend/${kind}.png?scale=${kind === "reported" && state !== onlyLabel ? reversed(scale) : scale}`;
   $("legend-image").alt = $("legend-title").textContent;
   $("legend-image").classList.toggle("flat", flat);
   $("legend-side").classList.toggle("flat", flat);
   fill($("legend-side"), make("span", { textContent: T.legendKnown }), make("span", { textContent: T.legendUnknown }));
-  const [low, high] = { probability: ["0 %", "100 %"], uncertainty: [T.legendSure, T.legendNoIdea], difference: ["− 100 %", "+ 100 %"] }[layer];
+  const [low, high] = { probability: ["0 %", "100 %"], reported: [T.legendFar, T.legendNear], uncertainty: [T.legendSure, T.legendNoIdea], difference: ["− 100 %", "+ 100 %"] }[kind];
   $("legend-low").textContent = low;
   $("legend-high").textContent = high;
-  const caution = onlyLabel ? T.onlyLabel({ label: onlyLabel }) : unknownSource ? T.unknownSource : T.legendHatched;
-  $("legend-note").textContent = { probability: caution, uncertainty: "", difference: !from ? T.noEarlier : still ? T.noDifference({ from, to }) : T.legendChange({ from, to }) }[layer];
+  $("legend-note").textContent = { probability: unknownSource ? T.unknownSource : T.legendHatched, reported: T.onlyLabel({ label: onlyLabel }), uncertainty: "", difference: !from ? T.noEarlier : still ? T.noDifference({ from, to }) : T.legendChange({ from, to }) }[kind];
 }
 
 export function labelLegend(entries) {
