@@ -63,13 +63,6 @@ def test_a_report_without_extras_has_no_empty_sections(runs):
     assert words["title"].format(state="flooded") in text
 
 
-@pytest.mark.parametrize(("reports", "sources", "said"), [(84, 1, "84 reports by one source"), (1, 1, "one report")])
-def test_one_report_and_one_source_are_no_plural(runs, reports, sources, said):
-    content = gather(runs[0], looks=[])
-    text = report_page(replace(content, about=content.about | {"reports": reports, "sources": sources}))
-    assert f"{said} ·" in text
-
-
 def test_a_report_of_one_label_begins_with_what_it_cannot_tell(runs):
     """ "Surely an emergency: 100 % of the map" would be the first thing a reader sees."""
     content = gather(runs[0], looks=[])
