@@ -11,8 +11,8 @@ Given c and w the sources are independent, with covariance Q_s and slopes Q_s P_
 
     q(c | w) = N(G_c (w − ŵ), K⁻¹)      K = H + Σ_s (P_s − P_s Q_s P_s)      G_c = K⁻¹ Σ_s P_s Q_s B_sᵀ
 
-What the weights lose by c is Rᵀ K⁻¹ R with R = Σ P Q Bᵀ. How tight the prior is, Σ_l β_l, is held; so are the mean rows
-of several communities, because who belongs to which is then learned with them.
+What the weights lose by c is Rᵀ K⁻¹ R with R = Σ P Q Bᵀ. How tight the prior is, Σ_l β_l, stays a point estimate; so do
+the mean rows of several communities, because who belongs to which is learned with them.
 """
 
 from __future__ import annotations
