@@ -176,7 +176,10 @@ class Method:
         if isinstance(self.engine, FeatureEngine):
             parts = self._weights_likelihood(state, given)
             found = self.engine.posterior_of(parts, *self.scale_prior, near=state.precision)
-            return self._posterior(state, given, found, [part.V @ part.p for part in parts])
+            linear = [part.V @ part.p for part in parts]
+            if given.crowd is not None:  # as the step was made: with the crowd held
+                linear = [b + L.T @ (L @ q.readout) for b, L, q in zip(linear, given.crowd.lost, found, strict=True)]
+            return self._posterior(state, given, found, linear)
         fields = self.engine.posterior_integrated(state.statistics, *self.scale_prior, near=state.precision)
         return self._posterior(state, given, fields, [s.linear for s in state.statistics])
 
