@@ -14,8 +14,9 @@ settings.register_profile("same examples", derandomize=True, database=None, dead
 settings.load_profile("same examples")
 
 ROOT = Path(__file__).resolve().parent.parent
-# Tests that wait for a server, and most of all those that wait for a browser as well.
-WAITING = (ROOT / "tests" / "service" / "page", ROOT / "tests" / "service")
+# What a process needs at its peak is measured from its start as a copy of this one, which is small at first only.
+# Then tests that wait for a server, and most of all those that wait for a browser as well.
+FIRST = (ROOT / "tests" / "box", ROOT / "tests" / "service" / "page", ROOT / "tests" / "service")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -23,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     left for the end, when the other processes have nothing more to do."""
 
     def place(item: pytest.Item) -> int:
-        return next((i for i, folder in enumerate(WAITING) if folder in item.path.parents), len(WAITING))
+        return next((i for i, folder in enumerate(FIRST) if folder in item.path.parents), len(FIRST))
 
     items.sort(key=place)
 
