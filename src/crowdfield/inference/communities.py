@@ -210,13 +210,13 @@ def penalty(c: Communities, counts: Array, base: Array) -> float:
     """
     n = counts[c.free].sum(-1)[:, None]  # [S, 1, J]
     tightness = c.beta.sum(-1)  # [K, J]
-    information = np.einsum("sk,skj->kj", memberships(c, counts[c.free]), information_about_mean(n, tightness))
-    gained = 1.0 + information / information_about_mean(pseudo_sources(base).sum(-1), tightness).sum(0)
+    information = np.einsum("sk,skj->kj", memberships(c, counts[c.free]), _information_about_mean(n, tightness))
+    gained = 1.0 + information / _information_about_mean(pseudo_sources(base).sum(-1), tightness).sum(0)
     k, _, labels = c.beta.shape
     return float(0.5 * (labels - 1) * np.log(gained).sum() + 0.5 * (k - 1) * np.log(max(int(c.free.sum()), 1)))
 
 
-def information_about_mean(n: Array, tightness: Array) -> Array:
+def _information_about_mean(n: Array, tightness: Array) -> Array:
     """Fisher information of n labels by one source about the mean row of its community, in labels by the mean itself.
 
     Labels by one source are correlated: however many, they tell no more than 1 + Σ_l β independent ones.

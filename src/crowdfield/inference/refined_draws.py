@@ -121,7 +121,7 @@ def moved(
 
 
 def of_q(q: Posterior, size: int, rng: np.random.Generator) -> JointDraws:
-    """Draws of the joint Gaussian: the weights, what the crowd has in common, every source; ς from its own."""
+    """Draws of the joint Gaussian: the weights, then every source given them; ς from its own distribution."""
     fields = [field for field in q.fields if isinstance(field, FeatureField)]
     drawn = [field_draws.gaussian(field.mean, field.covariance, size, rng) for field in fields]
     weights = np.stack(drawn).transpose(2, 0, 1)  # [n, F, m]
@@ -133,10 +133,6 @@ def of_q(q: Posterior, size: int, rng: np.random.Generator) -> JointDraws:
     v = np.einsum("sfde,nsfe->nsfd", root, rng.standard_normal((size, S, F, d)))
     if len(q.slope):
         away = weights - np.stack([field.mean for field in fields])
-        if q.crowd is not None:
-            root = np.linalg.cholesky(q.crowd.left)
-            rest = np.einsum("fpq,nfq->nfp", root, rng.standard_normal((size, *root.shape[:2])))
-            away = np.concatenate([away, np.einsum("fpm,nfm->nfp", q.crowd.slope, away) + rest], axis=-1)
         v[:, q.position >= 0] += np.einsum("sfdm,nfm->nsfd", q.slope, away)
     logits = layout.unstack(v.reshape(size * S, F, d)).reshape(size, *q.logits.shape) + q.logits
     logits = np.concatenate([np.zeros((*logits.shape[:-1], 1)), logits], axis=-1)

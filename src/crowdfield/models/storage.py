@@ -22,7 +22,6 @@ from crowdfield.inference.communities import Communities
 from crowdfield.inference.fields.base import Statistics
 from crowdfield.inference.instrument.fitting import State as InstrumentState
 from crowdfield.inference.joint import state as joint
-from crowdfield.inference.joint.rows import Rows
 from crowdfield.models import inexact, instrument, learned
 from crowdfield.models.base import Array
 from crowdfield.models.covariates import Given, KnownCovariates, check_same
@@ -247,7 +246,7 @@ def _state_of(header: dict[str, Any], arrays: dict[str, Any]) -> State:
     precision = float(arrays["precision"][0])
     if "counts" in arrays:
         return vb.State(arrays["counts"], statistics, precision, communities)
-    rows = Rows(**{name: arrays[f"rows_{name}"] for name in Rows._fields})
+    rows = joint.Rows(**{name: arrays[f"rows_{name}"] for name in joint.Rows._fields})
     centre = tuple(arrays["centre"])
     return joint.State(arrays["alpha0"], rows, statistics, centre, float(arrays["length"][0]), precision, communities)
 

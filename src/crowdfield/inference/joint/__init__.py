@@ -12,8 +12,6 @@ numbers of communities and starting points alike.
 | module | what it holds |
 |---|---|
 | `rows` | rows of confusion matrices as Gaussians in logits |
-| `crowd` | the mean rows of a learned prior, which are uncertain too |
-| `sources` | q of the sources given the weights, and averaged over them |
 | `sums` | one pass over the sites: q in, additive sums out |
 | `state` | the state of the iteration, and q |
 | `starting` | the state that a q of another engine implies |

@@ -19,19 +19,19 @@ import numpy as np
 from crowdfield.inference import communities as communities_
 from crowdfield.inference.communities import Communities
 from crowdfield.inference.fields.base import Array, Engine, Field, Statistics
-from crowdfield.inference.fields.features import Diagonal, FeatureEngine
+from crowdfield.inference.fields.features import Diagonal, FeatureEngine, FeatureField
 from crowdfield.inference.fields.marginal import LostInformation
 from crowdfield.inference.fields.other_kernels import WeightsLikelihood
 from crowdfield.inference.iterate import Fit
-from crowdfield.inference.joint import rows, sources, starting
+from crowdfield.inference.joint import rows, starting
 from crowdfield.inference.joint.objective import objective
-from crowdfield.inference.joint.rows import Layout, Rows
-from crowdfield.inference.joint.sources import GivenWeights
+from crowdfield.inference.joint.rows import Layout
 from crowdfield.inference.joint.state import (
     MOST_COVARIANCES,
     Evaluated,
     Known,
     Posterior,
+    Rows,
     State,
     has_weights_of,
     pack,
@@ -108,7 +108,7 @@ class Method:
         """
         left = rows.covariance_of(state.rows.prior, state.rows.reports)
         fields = [self.engine.posterior(s, state.precision) for s in state.statistics]
-        q = self._posterior(state, GivenWeights(left, state.rows.projected, None), fields, [])
+        q = self._posterior(state, left, fields, [], None)
         sums = self.sweep(table(q)._replace(complete=complete))
         state = self._with_communities(state, q.moments.log_pi, sums)
         share = 1.0 if len(q.fields) == 1 else SIDE_BY_SIDE
@@ -172,60 +172,62 @@ class Method:
 
     def assemble(self, state: State) -> Posterior:
         """The q of a state: the field with ς integrated, then the sources given it."""
-        given = sources.given_weights(state.rows, self.layout, state.communities, self.base)
-        if isinstance(self.engine, FeatureEngine):
-            parts = self._weights_likelihood(state, given)
-            found = self.engine.posterior_of(parts, *self.scale_prior, near=state.precision)
-            linear = [part.V @ part.p for part in parts]
-            if given.crowd is not None:  # as the step was made: with the crowd held
-                linear = [b + L.T @ (L @ q.readout) for b, L, q in zip(linear, given.crowd.lost, found, strict=True)]
-            return self._posterior(state, given, found, linear)
-        fields = self.engine.posterior_integrated(state.statistics, *self.scale_prior, near=state.precision)
-        return self._posterior(state, given, fields, [s.linear for s in state.statistics])
+        left = rows.covariance_of(state.rows.prior, state.rows.reports)
+        if not isinstance(self.engine, FeatureEngine):
+            fields = self.engine.posterior_integrated(state.statistics, *self.scale_prior, near=state.precision)
+            return self._posterior(state, left, fields, [s.linear for s in state.statistics], None)
+        parts, slope = self._weights_likelihood(state, left)
+        fields = self.engine.posterior_of(parts, *self.scale_prior, near=state.precision)
+        return self._posterior(state, left, fields, [part.V @ part.p for part in parts], slope)
 
     def likelihood(self, state: State) -> WeightsLikelihood | None:
         """The Gaussian likelihood of the weights under a state; None for an engine without weights."""
         if not isinstance(self.engine, FeatureEngine):
             return None
-        given = sources.given_weights(state.rows, self.layout, state.communities, self.base)
-        parts = self._weights_likelihood(state, given)
+        parts, _ = self._weights_likelihood(state, rows.covariance_of(state.rows.prior, state.rows.reports))
         return WeightsLikelihood(self.engine.basis, parts, self.scale_prior, state.precision)
 
-    def _weights_likelihood(self, state: State, given: GivenWeights) -> list[Diagonal]:
-        """The likelihood of the weights of every function, with the coupled sources marginalised."""
+    def _weights_likelihood(self, state: State, left: Array) -> tuple[list[Diagonal], Array | None]:
+        """The likelihood of the weights of every function, and the slopes G = Q Bᵀ of the coupled sources. left: Q."""
         assert isinstance(self.engine, FeatureEngine)
-        if not len(given.slope):
-            return [self.engine.diagonal(s) for s in state.statistics]
-        return [self._with_sources_marginalised(state, given, f) for f in range(len(state.statistics))]
+        if not len(state.rows.projected):
+            return [self.engine.diagonal(s) for s in state.statistics], None
+        coupled = left[state.rows.position >= 0]
+        slope = coupled @ state.rows.projected
+        return [self._with_sources_marginalised(state, coupled[:, f], slope, f) for f in range(slope.shape[1])], slope
 
-    def _with_sources_marginalised(self, state: State, given: GivenWeights, f: int) -> Diagonal:
-        """The likelihood of function f's weights, less what they lose by the sources, B Q Bᵀ, and by the crowd.
-
-        Newton's step holds what the crowd has in common, which takes a step of its own.
-        """
+    def _with_sources_marginalised(self, state: State, left: Array, slope: Array, f: int) -> Diagonal:
+        """The likelihood of function f's weights with the coupled sources marginalised: B Q Bᵀ is subtracted."""
         assert isinstance(self.engine, FeatureEngine)
-        lost, centre = given.lost(f, state.rows), state.centre[f]
-        d, V = self.engine.eigen(state.statistics[f], lost=lost)
+        m = self.engine.size
+        half = np.linalg.cholesky(left).swapaxes(-1, -2) @ state.rows.projected[:, f]
+        half, G = half.reshape(-1, m), slope[:, f].reshape(-1, m)
+        d, V = self.engine.eigen(state.statistics[f], lost=half)  # HᵀH = B Q Bᵀ
         kept = np.maximum(d, 0.0)  # no direction is more uncertain than under the prior
-        of_crowd = np.zeros((0, len(centre))) if given.crowd is None else given.crowd.lost[f]
-        of_sources = lost[: len(lost) - len(of_crowd)]
-        answer = V @ ((kept - d) * (V.T @ centre)) - of_sources.T @ (of_sources @ centre)
-        pull = np.einsum("sdm,sd->m", given.slope[:, f], state.rows.gradient[state.rows.position >= 0, f])
-        p = V.T @ (state.statistics[f].linear + state.length * answer + pull)
-        if len(of_crowd):
-            p = _as_if_not_lost(of_crowd @ V, kept + state.precision, p)
-        return Diagonal(kept, p, V, LostInformation(lost, kept - d))
+        coupled = state.rows.position >= 0
+        answer = V @ ((kept - d) * (V.T @ state.centre[f])) - half.T @ (half @ state.centre[f])
+        pull = G.T @ state.rows.gradient[coupled, f].ravel()
+        b = state.statistics[f].linear + state.length * answer + pull
+        return Diagonal(kept, V.T @ b, V, LostInformation(half, kept - d))
 
     def _posterior(
-        self, state: State, given: GivenWeights, fields: Sequence[Field], linear: Sequence[Array]
+        self, state: State, left: Array, fields: Sequence[Field], linear: Sequence[Array], slope: Array | None
     ) -> Posterior:
-        """The joint q of sources and field."""
+        """The joint q of sources and field. left: the covariance of the logits given the field."""
         layout, r = self.layout, state.rows
-        coupled = r.position >= 0
-        variance = layout.block(rows.of_dirichlet(state.alpha0[coupled])[1])
-        averaged = sources.averaged_over_field(given, r, variance, fields, state.centre)
-        position = r.position if len(averaged.slope) else np.full(len(given.left), -1, dtype=np.int64)
-        logits, covariance = r.logits + layout.unstack(averaged.move), layout.unblock(given.left + averaged.added)
+        move = np.einsum("sfde,sfe->sfd", left, r.gradient)
+        slope = np.zeros((0, *r.projected.shape[1:])) if slope is None else slope
+        coupled, shared, added = r.position >= 0, np.empty_like(slope), np.zeros_like(left)
+        for f, field in enumerate(fields if len(slope) else ()):
+            assert isinstance(field, FeatureField)
+            G, prior = slope[:, f], layout.block(rows.of_dirichlet(state.alpha0[coupled])[1])[:, f]
+            answer = (G.reshape(-1, G.shape[-1]) @ field.covariance).reshape(G.shape)
+            through_field = np.einsum("sdm,sem->sde", answer, G)
+            kept = rows.share_that_may_be_added(prior, through_field)
+            slope[:, f], shared[:, f], added[coupled, f] = kept * G, kept * answer, kept**2 * through_field
+            move[coupled, f] += slope[:, f] @ (field.mean - state.centre[f])
+        position = r.position if len(slope) else np.full(len(left), -1, dtype=np.int64)
+        logits, covariance = r.logits + layout.unstack(move), layout.unblock(left + added)
         moments = rows.moments(logits, covariance)
         return Posterior(
             state.alpha0,
@@ -233,14 +235,13 @@ class Method:
             covariance,
             moments,
             layout.directions(moments.pi),
-            given.left,
-            averaged.slope,
-            averaged.shared,
+            left,
+            slope,
+            shared,
             position,
             tuple(fields),
             Gamma(1.0, 1.0 / fields[0].scale.geometric_mean),
             tuple(linear),
-            given.crowd,
         )
 
     # --- the next state --------------------------------------------------------------------------------------------
@@ -312,8 +313,7 @@ class Method:
             return state
         found = state.communities
         if sums is not None:
-            new = communities_.update(found, sums.counts, self.base)
-            found = communities_.part_way(found, new, length)
+            found = communities_.part_way(found, communities_.update(found, sums.counts, self.base), length)
         return state._replace(communities=found, alpha0=communities_.expected_alpha0(found, log_pi, self.alpha0))
 
     # --- states as vectors -----------------------------------------------------------------------------------------
@@ -334,12 +334,6 @@ class Method:
 
     def direction(self, old: Evaluated, new: Evaluated) -> Array:
         return np.concatenate([_weights(b) - _weights(a) for a, b in zip(old.q.fields, new.q.fields, strict=True)])
-
-
-def _as_if_not_lost(lost: Array, precision: Array, p: Array) -> Array:
-    """p' with (diag a)⁻¹ p' = (diag a + LᵀL)⁻¹ p: the mean as if L were not lost.   L [n, r], a and p [r]"""
-    inner = np.eye(len(lost)) + (lost / precision) @ lost.T
-    return np.asarray(p - lost.T @ np.linalg.solve(inner, lost @ (p / precision)))
 
 
 def _weights(field: Field) -> Array:

@@ -7,7 +7,6 @@ import numpy as np
 from crowdfield.inference import communities as communities_
 from crowdfield.inference.bound import Bound
 from crowdfield.inference.fields.base import Array
-from crowdfield.inference.fields.features import FeatureField
 from crowdfield.inference.joint import rows
 from crowdfield.inference.joint.state import Posterior, State
 from crowdfield.inference.joint.sums import Sums
@@ -27,6 +26,4 @@ def objective(state: State, q: Posterior, sums: Sums, base: Array | None) -> Bou
         total = float(prior[~state.communities.free].sum())
         total += communities_.log_prior(state.communities, q.moments.log_pi)
         total += communities_.log_hyperprior(state.communities, base) if base is not None else 0.0
-    if q.crowd is not None:
-        total += q.crowd.gain([f.covariance for f in q.fields if isinstance(f, FeatureField)], q.shared)
     return Bound(sums.targets, -sum(f.kl for f in q.fields), -q.fields[0].scale.kl, total + entropy)

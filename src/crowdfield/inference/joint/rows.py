@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import digamma, gammaln, ndtri, zeta
 
 from crowdfield.inference.fields.base import Array
@@ -19,17 +18,6 @@ SOURCES_AT_A_TIME = 1 << 13
 NODES = {0: 1, 1: 16, 2: 7}  # Gauss–Hermite nodes along each logit of a row; more logits take quasi-random nodes
 QUASI_RANDOM = 6  # log2 of half their number
 MOST_ADDED = 1.0  # multiple of a source's prior variance that the uncertainty of the field may add
-
-
-class Rows(NamedTuple):
-    """q of the confusion matrices' logits given the field, and the field's mean at which it was computed."""
-
-    logits: Array  # v̂ [S, J, D]
-    prior: Array  # information of the prior [S, F, d, d]
-    reports: Array  # information of the reports: complete minus missing [S, F, d, d]
-    gradient: Array  # gradient still to be followed, times the length of the step [S, F, d]
-    projected: Array  # B [Sc, F, d, m]
-    position: NDArray[np.int64]  # [S] among the coupled sources, or −1
 
 
 class RowMoments(NamedTuple):

@@ -51,13 +51,8 @@ def lifted(q: Posterior, basis: SeenBasis) -> Posterior:
     for field in q.fields:
         assert isinstance(field, FeatureField)
         fields.append(basis.lifted(field))
-    m = q.features
-    slope, shared = (np.concatenate([_spread(each[..., :m], basis), each[..., m:]], -1) for each in (q.slope, q.shared))
-    crowd = q.crowd
-    if crowd is not None:
-        crowd = crowd._replace(slope=_spread(crowd.slope, basis), lost=_spread(crowd.lost, basis))
-    linear = tuple(basis.U @ b for b in q.linear)
-    return q._replace(fields=tuple(fields), slope=slope, shared=shared, linear=linear, crowd=crowd)
+    slope, shared = _spread(q.slope, basis), _spread(q.shared, basis)
+    return q._replace(fields=tuple(fields), slope=slope, shared=shared, linear=tuple(basis.U @ b for b in q.linear))
 
 
 def _spread(by_weight: Array, basis: SeenBasis) -> Array:

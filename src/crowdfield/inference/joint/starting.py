@@ -42,7 +42,7 @@ def elsewhere(method: Method, q: Posterior) -> tuple[State, bool]:
     """
     prior, sums = method.prior()._replace(precision=q.scale.mean), method.sweep(table_elsewhere(q))
     nobody = np.zeros((0, *prior.rows.projected.shape[1:]))
-    alone = q._replace(slope=nobody, shared=nobody, linear=prior.centre, crowd=None)
+    alone = q._replace(slope=nobody, shared=nobody, linear=prior.centre)
     step = method.step(Evaluated(prior, alone, sums, Bound(0.0, 0.0, 0.0, 0.0)), 1.0)
     variance = rows.covariance_of(step.rows.prior, step.rows.reports)
     move = np.einsum("sfde,sfe->sfd", variance, step.rows.gradient)

@@ -13,13 +13,23 @@ from crowdfield.inference.communities import Communities
 from crowdfield.inference.fields.base import Array, Engine, Field, Statistics
 from crowdfield.inference.fields.features import FeatureEngine, FeatureField
 from crowdfield.inference.joint import rows
-from crowdfield.inference.joint.crowd import Crowd
-from crowdfield.inference.joint.rows import Layout, RowMoments, Rows
+from crowdfield.inference.joint.rows import Layout, RowMoments
 from crowdfield.inference.joint.sums import Coupling, Sums, Table
 from crowdfield.inference.scale import Gamma
 from crowdfield.inference.sites import ForeignField
 
 MOST_COVARIANCES = 1 << 23  # entries of B: 64 MB. With more, only the most influential sources are coupled
+
+
+class Rows(NamedTuple):
+    """q of the confusion matrices' logits given the field, and the field's mean at which it was computed."""
+
+    logits: Array  # v̂ [S, J, D]
+    prior: Array  # information of the prior [S, F, d, d]
+    reports: Array  # information of the reports: complete minus missing [S, F, d, d]
+    gradient: Array  # gradient still to be followed, times the length of the step [S, F, d]
+    projected: Array  # B [Sc, F, d, m]
+    position: NDArray[np.int64]  # [S] among the coupled sources, or −1
 
 
 ROW_ARRAYS = ("logits", "prior", "reports", "gradient", "projected")  # of `Rows`, that a step changes
@@ -46,23 +56,17 @@ class Posterior(NamedTuple):
     moments: RowMoments
     directions: Array  # h [S, F, L, d]
     left: Array  # Q [S, F, d, d]
-    slope: Array  # G [Sc, F, d, m + d], of the weights and of what the sources have in common
-    shared: Array  # G Σ [Sc, F, d, m + d]
+    slope: Array  # G [Sc, F, d, m]
+    shared: Array  # G Σ [Sc, F, d, m]
     position: NDArray[np.int64]  # [S]
     fields: tuple[Field, ...]  # F
     scale: Gamma  # the geometric mean of ς, as a gamma of shape 1
     linear: tuple[Array, ...]  # F times [m], b of the field with the sources' answer
-    crowd: Crowd | None = None  # the mean rows that all sources share, where these are learned
 
     @property
     def alpha(self) -> Array:
         """Dirichlet rows with the same mean and spread: [S, J, L]."""
         return rows.as_dirichlet(self.moments.pi, self.moments.fisher)
-
-    @property
-    def features(self) -> int:
-        """m, the number of weights of a function."""
-        return int(self.slope.shape[-1] - (0 if self.crowd is None else self.crowd.left.shape[-1]))
 
 
 class Known(NamedTuple):
@@ -92,7 +96,7 @@ def table(q: Posterior) -> Table:
         np.einsum("sfld,sfdm->slfm", h[coupled], each).reshape(len(each) * L, F, -1) for each in (q.slope, q.shared)
     )
     variance = np.einsum("sfld,sfde,sfle->slf", h, q.left, h).reshape(S * L, F)
-    return Table(q.fields, _by_key(q.moments.log_pi), variance, Coupling(q.position, slope, shared, q.features))
+    return Table(q.fields, _by_key(q.moments.log_pi), variance, Coupling(q.position, slope, shared))
 
 
 def table_elsewhere(q: Posterior) -> Table:

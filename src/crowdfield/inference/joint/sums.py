@@ -27,9 +27,8 @@ class Coupling(NamedTuple):
     """How the log odds of reports of the coupled sources follow the field: rows h G of every (source, label)."""
 
     position: NDArray[np.int64]  # [S] among the coupled sources, −1 for the others
-    slope: Array  # h G [Sc · L, F, m + d], of the weights and of what the sources have in common
-    shared: Array  # h G Σ [Sc · L, F, m + d]: the covariance with these
-    features: int  # m
+    slope: Array  # h G [Sc · L, F, m]
+    shared: Array  # h G Σ [Sc · L, F, m]: the covariance with the weights
 
 
 class Table(NamedTuple):
@@ -49,7 +48,7 @@ class Sums(NamedTuple):
     missing: Array  # K = Σ κ [S, L, F], κ = E[r(1 − r)]: the missing information
     statistics: tuple[Statistics, ...]  # F, with η = E[r − ρ] + λ f̂ and λ = E[ρ(1−ρ)] − κ
     projected: Array  # B = Σ κ φ [Sc · L, F, m]
-    shifted: Array  # Σ κ ψ [Sc, F, m + d], ψ = φ + the slopes of all reports at the site
+    shifted: Array  # Σ κ ψ [Sc, F, m], ψ = φ + the slopes of all reports at the site
     targets: float  # Σ E[log Σ_j e^{x_j} − log Σ_j e^{f_j}]
     probe: Array  # [P, J] state probabilities at the watched sites
 
@@ -205,11 +204,10 @@ def _covariance_with_field(block: Block, said: CoupledReports, coupling: Couplin
     """Var(x) less Var(f) and the sources' own variance: x = ψ·w + …, ψ = φ + s, so 2φᵀ Σ s + sᵀ Σ s.   [n, F]"""
     twice = 2.0 if flat is None else 2.0 * flat[said.site, 0]
     added = np.empty((block.n, coupling.slope.shape[1]))
-    features = coupling.features
     for f in range(added.shape[1]):
         slope, shared = coupling.slope[:, f], coupling.shared[:, f]
         alone = np.einsum("km,km->k", slope, shared)  # sᵀ Σ s of one report
-        each = twice * said.pairs.evaluate(shared[:, :features]) + alone[said.key]
+        each = twice * said.pairs.evaluate(shared) + alone[said.key]
         added[:, f] = np.bincount(said.site, each * said.multiplicity, block.n)
         for chosen, by_key in said.several:
             added[chosen, f] += _summed_over_pairs(by_key, slope, shared) - by_key @ alone
@@ -259,8 +257,8 @@ def _projections(sites: Sites, block: Block, at: Local, coupling: Coupling | Non
     if said is None or coupling is None:
         return np.zeros(0), np.zeros(0)
     labels = sites.data.n_labels
-    (keys, F, width), m = coupling.slope.shape, coupling.features
-    projected, shifted = np.empty((keys, F, m)), np.empty((keys // labels, F, width))
+    keys, F, m = coupling.slope.shape
+    projected, shifted = np.empty((keys, F, m)), np.empty((keys // labels, F, m))
     often, site, start = said.by_source.data, said.by_source.indices, said.by_source.indptr
     for f in range(F):
         weight = missing[said.site, f] * said.multiplicity
@@ -268,6 +266,5 @@ def _projections(sites: Sites, block: Block, at: Local, coupling: Coupling | Non
         projected[:, f] = said.pairs.project(of_field)
         # Σ κ s over the sites of a source: how often it met which others there, times their slopes.
         met = csr_array((often * missing[site, f], site, start), shape=said.by_source.shape) @ said.by_key
-        shifted[:, f] = met @ coupling.slope[:, f]
-        shifted[:, f, :m] += projected[:, f].reshape(-1, labels, m).sum(1)
+        shifted[:, f] = projected[:, f].reshape(-1, labels, m).sum(1) + met @ coupling.slope[:, f]
     return projected, shifted
